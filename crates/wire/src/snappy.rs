@@ -1,4 +1,4 @@
-//! Snappy's block format, with the size checked before anything is allocated.
+//! Snappy's block format, with a check of the declared size before any allocation.
 //!
 //! ```text
 //! block   = bytes of the message (varint) | { literal | copy }*
@@ -8,13 +8,13 @@
 //!           (length - 1) << 2 | 3     offset of 4 bytes
 //! ```
 //!
-//! Most elements are copies of at most 64 bytes whose offset takes one byte or two. A run of those
-//! and of short literals goes without a branch on the kind of a copy, which cannot be foretold: the
-//! length is looked up, the offset masked, the next tag picked of the two places where it can be.
-//! One move of 64 bytes does for each, past whose end the next element writes. What else there is,
-//! what lies near an end of either buffer, and copies of what they write themselves, go one by one.
-//! Both ways check all bounds. The `snap` crate takes 1.8 times as long and is the oracle of the
-//! tests.
+//! Most elements are copies of at most 64 bytes whose offset takes one byte or two. Runs of those
+//! and of short literals are decoded without a branch on the kind of copy, which would be
+//! unpredictable: the length is looked up, the offset masked, and the next tag selected from its
+//! two possible positions. Each element is one move of 64 bytes, whose excess the next element
+//! overwrites. All other elements, elements near the end of either buffer, and copies that overlap
+//! their own output are decoded one at a time. Both paths check all bounds. The `snap` crate takes
+//! 1.8 times as long and is the oracle of the tests.
 //!
 //! Source: `format_description.txt` of google/snappy.
 
@@ -22,25 +22,27 @@ use crate::error::WireError;
 use crate::protobuf::put_varint;
 use std::hint::select_unpredictable;
 
-/// Bytes of the move that serves most elements: the longest literal or copy of one tag byte.
+/// Size of the move for most elements: the longest literal or copy with a tag of one byte.
 const MOVE_BYTES: usize = 64;
 
-/// The longest literal whose length stands in its tag.
+/// Length of the longest literal whose length is in its tag.
 const SHORT_LITERAL_BYTES: usize = 60;
 
-/// Bytes that a run reads for one element: a tag, a move, the tag behind a short literal.
+/// Bytes that the fast path reads for one element: a tag, a move, and the tag after a short
+/// literal.
 const WINDOW_BYTES: usize = 1 + MOVE_BYTES + 1;
 
-/// The longest header: a number of 32 bits.
+/// Largest size of the header in bytes: a 32-bit varint.
 const HEADER_BYTES_MAX: usize = 5;
 
-/// What the tag of a copy says, by the tag.
+/// Length and high offset bits of a copy, indexed by its tag.
 const COPIES: [Copy; 256] = copies();
 
-/// Which of the two bytes behind a tag belong to the offset, by the kind of the element.
+/// Mask for the two bytes after a tag that selects those of the offset, indexed by the kind of the
+/// element.
 const OFFSET_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0];
 
-/// The part of a copy that stands in its tag.
+/// The fields of a copy that its tag contains.
 #[derive(Clone, Copy)]
 struct Copy {
     length: u8,
@@ -49,7 +51,7 @@ struct Copy {
 }
 
 const fn copies() -> [Copy; 256] {
-    // No copy: longer than its offset.
+    // Marks tags that are not copies: the length exceeds every offset.
     let mut copies = [Copy {
         length: u8::MAX,
         offset: 0,
@@ -69,12 +71,13 @@ const fn copies() -> [Copy; 256] {
     copies
 }
 
-/// Bytes that `body` declares to unpack to; fails if it is over `limit`.
+/// Returns the uncompressed size that `body` declares, in bytes; fails if it exceeds `limit`.
 pub fn declared_bytes(body: &[u8], limit: usize) -> Result<usize, WireError> {
     read_header(body, limit).map(|(bytes, _)| bytes)
 }
 
-/// Unpacks `body` into `message`, of which what it held before is gone.
+/// Decompresses `body` into `message`, whose previous content is discarded. Fails if the declared
+/// size exceeds `limit` or the block is corrupt.
 pub fn decompress(body: &[u8], limit: usize, message: &mut Vec<u8>) -> Result<(), WireError> {
     let (bytes, elements) = read_header(body, limit)?;
     message.resize(bytes, 0);
@@ -86,16 +89,16 @@ pub fn decompress(body: &[u8], limit: usize, message: &mut Vec<u8>) -> Result<()
     unpacking.run().ok_or(WireError::SnappyCorrupt)
 }
 
-/// Packs `message`.
+/// Compresses `message` to one block.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)
         .expect("fails only beyond 4 GiB, which a batch with its 32-bit offsets cannot reach")
 }
 
-/// The block of the messages of `bodies`, one behind the other, without unpacking any: copies say
-/// how far back they reach, so that elements may stand behind others. Fails if a header is none, or
-/// the messages together are over `limit`; what follows the headers is not looked at.
+/// Concatenates the messages of `bodies` to one block without decompressing them, which is possible
+/// because copies have relative offsets. Fails if a header is invalid or the messages together
+/// exceed `limit`; the elements after the headers are not validated.
 pub fn join<'b>(
     bodies: impl Iterator<Item = &'b [u8]> + Clone,
     limit: usize,
@@ -118,13 +121,14 @@ pub fn join<'b>(
     Ok(joined)
 }
 
-/// Bytes of the message of a block, and of the elements behind its header.
+/// Returns the uncompressed size of a block and the size of its elements after the header, in
+/// bytes.
 pub fn block_bytes(body: &[u8], limit: usize) -> Result<(usize, usize), WireError> {
     read_header(body, limit).map(|(declared, elements)| (declared, elements.len()))
 }
 
-/// The blocks that [`join`] put into `joined`, by their [`block_bytes`]. Fails if it is not made of
-/// such blocks; what follows the headers is not looked at.
+/// Splits `joined` into the blocks that [`join`] concatenated, given their [`block_bytes`]. Fails
+/// if the sizes do not match; the elements after the headers are not validated.
 pub fn part(
     joined: &[u8],
     blocks: impl Iterator<Item = (usize, usize)>,
@@ -147,7 +151,7 @@ pub fn part(
     }
 }
 
-/// The declared bytes, and what follows the header.
+/// Returns the declared size, and the bytes after the header.
 fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     let mut bytes = 0u64;
     for (i, byte) in body.iter().take(HEADER_BYTES_MAX).enumerate() {
@@ -166,7 +170,7 @@ fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     Err(WireError::SnappyCorrupt)
 }
 
-/// A block under way. `None` from its methods means that it is corrupt.
+/// The state of decompressing one block. Methods return `None` if the block is corrupt.
 struct Unpacking<'b, 'm> {
     from: &'b [u8],
     to: &'m mut [u8],
@@ -182,11 +186,11 @@ impl Unpacking<'_, '_> {
         (self.written == self.to.len()).then_some(())
     }
 
-    /// Short literals and copies from further back than they are long, up to the first element that
-    /// is something else or lies near an end. At least one byte is left.
+    /// Decodes short literals and copies that do not overlap their output, up to the first other
+    /// element or one near the end of a buffer. Leaves at least one byte of input.
     fn quick_elements(&mut self) {
         let (mut from, to) = (self.from, &mut *self.to);
-        // The header says at most as much.
+        // The header limits the size to 32 bits.
         let Ok(mut written) = u32::try_from(self.written) else {
             return;
         };
@@ -230,7 +234,7 @@ impl Unpacking<'_, '_> {
         self.written = written as usize;
     }
 
-    /// One element of any kind.
+    /// Decodes one element of any kind.
     fn element(&mut self) -> Option<()> {
         let [tag, rest @ ..] = self.from else {
             return None;
@@ -260,7 +264,8 @@ impl Unpacking<'_, '_> {
         }
     }
 
-    /// Writes `length` bytes that follow the tag; more than 60 stand for a length of its own.
+    /// Writes the `length` bytes after the tag; lengths above 60 mean that the length is in
+    /// separate bytes.
     fn literal(&mut self, length: usize) -> Option<()> {
         let mut length = length;
         if let Some(bytes @ 1..) = length.checked_sub(SHORT_LITERAL_BYTES) {
@@ -277,8 +282,8 @@ impl Unpacking<'_, '_> {
         Some(())
     }
 
-    /// Writes again `length` bytes, of which the first was written `offset` bytes ago. They may go
-    /// on into what is written.
+    /// Copies `length` bytes from `offset` bytes before the end of the output. The source may
+    /// overlap the destination.
     fn copy(&mut self, length: usize, offset: usize) -> Option<()> {
         let start = self.written.checked_sub(offset)?;
         let end = self.written + length;
@@ -293,7 +298,7 @@ impl Unpacking<'_, '_> {
     }
 }
 
-/// The bytes that a move at `at` reads or writes, if there are as many.
+/// Returns the bytes that a move at `at` reads or writes, if there are enough.
 #[inline]
 fn moved_at(to: &mut [u8], at: u32) -> Option<&mut [u8; MOVE_BYTES]> {
     let at = at as usize;
@@ -307,7 +312,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// Both decoders on the same bytes: equal messages, or both refuse.
+    /// Decompresses with both decoders: either both fail, or the messages are equal.
     fn check(body: &[u8], what: &str) {
         let mut message = vec![7; 100];
         let ours = decompress(body, LIMIT, &mut message).map(|()| message);
@@ -320,7 +325,7 @@ mod tests {
         assert_eq!(ours.ok(), theirs.ok(), "{what}");
     }
 
-    /// Text that repeats itself near and far, in pieces of all lengths.
+    /// Returns a text with repetitions at short and long distances, in pieces of all lengths.
     fn random_message(random: &SimRng) -> Vec<u8> {
         let mut message = Vec::new();
         for _ in 0..random.below(60) {

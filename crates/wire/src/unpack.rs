@@ -1,50 +1,50 @@
-//! Bodies that come in parts and are packed, as HTTP's `Content-Encoding` says.
+//! Decompresses bodies that arrive in parts, for the `Content-Encoding` header of HTTP.
 //!
 //! ```text
-//! input -- as much as there is --> Unpacker -- at most so many bytes at a time --> out
+//! input -- available bytes --> Unpacker -- limited number of bytes for each call --> out
 //! ```
 //!
-//! Invariant: no call makes more of `out` than it was allowed and what the packing reaches back,
-//! which comes at once at an end of zstd's, however well the input is packed. What was not taken
-//! of the input must be given again, with more behind it. Several streams one behind the other are
-//! read as one, as `gzip` and `zstd` do.
+//! Invariant: no call extends `out` by more than its limit plus the window of the compression,
+//! which zstd writes at once at the end of a frame, however well the input compresses. Input that a
+//! call did not consume must be passed again, followed by more. Concatenated streams are read as
+//! one, as `gzip` and `zstd` do.
 
 use firn_model::error::{Error, ErrorKind};
 use flate2::{Decompress, FlushDecompress, Status};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// The largest window of gzip: 32 KiB.
+/// Largest window of gzip, as a power of two: 32 KiB.
 const GZIP_WINDOW_BITS: u8 = 15;
 
-/// Bytes of `out` that gzip fills at a time.
+/// Number of bytes that gzip appends to `out` at a time.
 const GZIP_STEP_BYTES: usize = 64 << 10;
 
-/// The longest beginning of a frame of zstd.
+/// Largest size of a zstd frame header in bytes.
 const ZSTD_HEADER_BYTES_MAX: usize = 18;
 
-/// A block of zstd begins with so many bytes.
+/// Size of a zstd block header in bytes.
 const ZSTD_BLOCK_HEADER_BYTES: usize = 3;
 
-/// A frame of zstd ends with so many bytes, if it has a checksum.
+/// Size of the optional checksum after a zstd frame in bytes.
 const ZSTD_CHECKSUM_BYTES: usize = 4;
 
-/// A block of zstd has at most so many bytes, packed or not.
+/// Largest size of a zstd block in bytes, compressed or not.
 pub const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// No compression.
     None,
-    /// Members of gzip.
+    /// Gzip members.
     Gzip,
-    /// Frames of zstd.
+    /// Zstd frames.
     Zstd,
 }
 
 impl Packing {
-    /// What a `Content-Encoding` stands for; none if it is not read here.
+    /// Returns the compression for a `Content-Encoding` header; `None` if it is not supported.
     pub fn of_content_encoding(header: &str) -> Option<Self> {
         match header.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Some(Packing::None),
@@ -54,19 +54,19 @@ impl Packing {
         }
     }
 
-    /// Bytes of memory that unpacking takes at most, beside the input and what the output is
-    /// allowed, where zstd may reach back so many bytes.
+    /// Returns an upper bound for the memory of decompression in bytes, apart from the input and
+    /// the limit of the output. `window_bytes_max` is the largest accepted window of zstd.
     pub fn memory_bytes(self, window_bytes_max: usize) -> usize {
         match self {
             Packing::None => 0,
             Packing::Gzip => 64 << 10,
-            // The window, the block that is added to it, and both in the output at the end.
+            // The window, the block that is appended to it, and both in the output at the end.
             Packing::Zstd => 2 * (window_bytes_max + 2 * ZSTD_BLOCK_BYTES_MAX),
         }
     }
 }
 
-/// Unpacks one body.
+/// Decompresses one body.
 pub struct Unpacker(State);
 
 enum State {
@@ -92,7 +92,8 @@ impl std::fmt::Debug for Unpacker {
 }
 
 impl Unpacker {
-    /// At the beginning of a body, in which zstd may reach back so many bytes.
+    /// Returns a decoder at the beginning of a body that rejects larger zstd windows than
+    /// `window_bytes_max`.
     pub fn new(packing: Packing, window_bytes_max: usize) -> Self {
         Self(match packing {
             Packing::None => State::Plain,
@@ -108,8 +109,8 @@ impl Unpacker {
         })
     }
 
-    /// Appends to `out` until that has `bytes_max` or more of `input` is needed; returns how much
-    /// of `input` was taken. `is_all` says that nothing comes behind `input`.
+    /// Decompresses until `out` contains `bytes_max` bytes or more input is needed; returns the
+    /// number of consumed bytes. `is_all` means that `input` contains the end of the body.
     pub fn unpack(
         &mut self,
         input: &[u8],
@@ -196,8 +197,7 @@ impl Zstd {
         Ok(taken)
     }
 
-    /// Reads the beginning of a frame, or passes over one that holds no data; 0 if more of it is
-    /// needed.
+    /// Reads a frame header, or skips a frame without data; returns 0 if more input is needed.
     fn begin(&mut self, input: &[u8], is_all: bool) -> Result<usize, Error> {
         if input.is_empty() || input.len() < ZSTD_HEADER_BYTES_MAX && !is_all {
             return Ok(0);
@@ -211,7 +211,8 @@ impl Zstd {
             })) => {
                 let length = length as usize;
                 if rest.len() < length {
-                    // What is passed over is small where it occurs: the input holds it.
+                    // Frames to skip are small in practice, so that the input must contain them
+                    // completely.
                     return match is_all || length > ZSTD_BLOCK_BYTES_MAX {
                         true => Err(corrupt("zstd", "a frame to pass over is too long")),
                         false => Ok(0),
@@ -224,14 +225,14 @@ impl Zstd {
         Ok(input.len() - rest.len())
     }
 
-    /// Reads one block if it is all there; 0 if more of it is needed.
+    /// Decompresses one block if it is complete; returns 0 if more input is needed.
     fn block(&mut self, input: &[u8], is_all: bool, out: &mut Vec<u8>) -> Result<usize, Error> {
         let Some(&[a, b, c]) = input.first_chunk::<ZSTD_BLOCK_HEADER_BYTES>() else {
             return Ok(0);
         };
         let header = u32::from_le_bytes([a, b, c, 0]);
         let bytes = match (header >> 1) & 3 {
-            // One byte, many times.
+            // A run of one byte.
             1 => 1,
             _ => (header >> 3) as usize,
         };
@@ -279,7 +280,7 @@ mod tests {
         text.to_vec()
     }
 
-    /// Unpacks a body that comes `step` bytes at a time, and looks at each call's bounds.
+    /// Decompresses a body that arrives `step` bytes at a time, and checks the bounds of each call.
     fn unpack(packing: Packing, body: &[u8], step: usize, max: usize) -> Result<Vec<u8>, Error> {
         let mut unpacker = Unpacker::new(packing, WINDOW);
         let (mut all, mut input) = (Vec::new(), Vec::new());
@@ -317,7 +318,7 @@ mod tests {
             (Packing::Zstd, zstd),
         ];
         for (packing, pack) in packers {
-            // Two streams one behind the other, and an empty one.
+            // Two concatenated streams, one of them empty.
             let mut body = pack(&text);
             body.extend(pack(&[]));
             body.extend(pack(b"end\n"));

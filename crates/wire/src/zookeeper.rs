@@ -1,51 +1,52 @@
-//! ZooKeeper's protocol as a client speaks it that reads nodes and is told of their changes.
+//! The ZooKeeper protocol of a client that reads nodes and watches them for changes.
 //!
 //! ```text
-//! frame = bytes of it | number | zxid | error | body     of a reply
-//!         bytes of it | -1     | zxid | error | kind state path     of an event
-//!         bytes of it | -2     | ...     the answer to a ping
+//! frame = length | number | zxid | error | body     a reply
+//!         length | -1     | zxid | error | kind state path     an event
+//!         length | -2     | ...     the response to a ping
 //! ```
 //!
-//! Integers are big-endian; texts and lists have their length before them. Invariant: a frame is
-//! taken only up to [`FRAME_BYTES_MAX`], and no length in it is trusted; pieces in which bytes come
-//! do not matter. When to ask and how long to wait is the session's business.
+//! Integers are big-endian; strings and lists are preceded by their length. Invariant: frames
+//! larger than [`FRAME_BYTES_MAX`] are rejected, lengths inside a frame are validated, and the
+//! result does not depend on the pieces in which bytes arrive. The session decides when to send
+//! requests and how long to wait.
 //!
 //! Source: `zookeeper.jute` of ZooKeeper.
 
 use firn_model::error::{Error, ErrorKind};
 
-/// Bytes of a frame at most: what the servers allow for a node, several times over, so that lists
-/// of many children fit.
+/// Largest size of a frame in bytes: several times the limit of servers for a node, so that long
+/// lists of children fit.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// Names of children that a reply may have.
+/// Largest number of children in a reply.
 pub const CHILDREN_MAX: usize = 100_000;
 
-/// Kinds of requests.
+/// Types of requests.
 const GET_DATA: i32 = 4;
 const GET_CHILDREN: i32 = 8;
 const PING: i32 = 11;
 
-/// Numbers that stand for what is no reply to a request.
+/// Numbers of frames that are not replies to requests.
 const OF_EVENT: i32 = -1;
 const OF_PING: i32 = -2;
 
-/// An event that is about the session and no node.
+/// Type of an event that concerns the session and not a node.
 const ABOUT_SESSION: i32 = -1;
 
-/// The error that says that a node does not exist.
+/// The error code for a node that does not exist.
 pub const NO_NODE: i32 = -101;
 
-/// What is asked about a node.
+/// The part of a node that a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// What it holds.
+    /// The data of the node.
     Data,
-    /// The names of the nodes below it.
+    /// The names of its child nodes.
     Children,
 }
 
-/// The bytes that begin a session which is to be kept for so long without a sign of life.
+/// Encodes the connect request for a session with a timeout of `patience_ms` milliseconds.
 pub fn greeting(patience_ms: i32) -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, 0);
@@ -56,7 +57,7 @@ pub fn greeting(patience_ms: i32) -> Vec<u8> {
     framed(&out)
 }
 
-/// The bytes that ask about the node at `path`, and to be told of its next change.
+/// Encodes a request that reads the node at `path` and sets a watch for its next change.
 pub fn request(number: i32, wanted: Wanted, path: &str) -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, number);
@@ -72,7 +73,7 @@ pub fn request(number: i32, wanted: Wanted, path: &str) -> Vec<u8> {
     framed(&out)
 }
 
-/// The bytes that are a sign of life.
+/// Encodes a ping, which keeps the session alive.
 pub fn ping() -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, OF_PING);
@@ -80,19 +81,20 @@ pub fn ping() -> Vec<u8> {
     framed(&out)
 }
 
-/// Bytes that came, until they are a frame.
+/// Collects received bytes and splits them into frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     incoming: Vec<u8>,
 }
 
 impl Frames {
-    /// Where what comes is put.
+    /// Returns the buffer to which the caller appends received bytes.
     pub fn space(&mut self) -> &mut Vec<u8> {
         &mut self.incoming
     }
 
-    /// The next frame, if all of it came. Fails with [`ErrorKind::Invalid`] if it is too long.
+    /// Removes and returns the next frame if it is complete. Fails with [`ErrorKind::Invalid`] if
+    /// it is too long.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let Some((length, rest)) = self.incoming.split_first_chunk::<4>() else {
             return Ok(None);
@@ -112,31 +114,32 @@ impl Frames {
     }
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said<'f> {
-    /// The answer to a ping.
+    /// The response to a ping.
     Alive,
-    /// The node at this path changed.
+    /// An event: the node at this path changed.
     Changed(String),
-    /// The session is in this state, which ends it.
+    /// An event: the session changed to this state, which ends it.
     State(i32),
     /// A reply to a request.
     Reply(Reply<'f>),
 }
 
-/// A reply to a request.
+/// A reply to a request; its body is decoded on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'f> {
-    /// Of the request.
+    /// Number of the request.
     pub number: i32,
-    /// Zero where there is none.
+    /// Error code; zero if the request succeeded.
     pub error: i32,
     body: &'f [u8],
 }
 
 impl<'f> Said<'f> {
-    /// Reads a frame that came behind the greeting. Fails with [`ErrorKind::Invalid`].
+    /// Decodes a frame after the response to the connect request. Fails with [`ErrorKind::Invalid`]
+    /// if it is malformed.
     pub fn read(frame: &'f [u8]) -> Result<Self, Error> {
         let mut fields = Fields(frame);
         let number = fields.int()?;
@@ -157,12 +160,13 @@ impl<'f> Said<'f> {
 }
 
 impl Reply<'_> {
-    /// What a node holds. Fails with [`ErrorKind::Invalid`], as the next one does.
+    /// Returns the data of a node. Fails with [`ErrorKind::Invalid`] if the body is malformed.
     pub fn data(&self) -> Result<Vec<u8>, Error> {
         Ok(Fields(self.body).bytes()?.to_vec())
     }
 
-    /// The names of the nodes below one.
+    /// Returns the names of the child nodes. Fails with [`ErrorKind::Invalid`] if the body is
+    /// malformed.
     pub fn children(&self) -> Result<Vec<String>, Error> {
         let mut fields = Fields(self.body);
         let count = usize::try_from(fields.int()?).unwrap_or(0);
@@ -175,8 +179,8 @@ impl Reply<'_> {
     }
 }
 
-/// Milliseconds without a sign of life that the first frame grants; none if there is no session.
-/// Fails with [`ErrorKind::Invalid`].
+/// Returns the session timeout in milliseconds that the first frame grants; `None` if the server
+/// refuses the session. Fails with [`ErrorKind::Invalid`] if the frame is malformed.
 pub fn granted_ms(frame: &[u8]) -> Result<Option<u64>, Error> {
     let mut fields = Fields(frame);
     let (_version, granted) = (fields.int()?, fields.int()?);
@@ -202,12 +206,12 @@ fn put_int(out: &mut Vec<u8>, number: i32) {
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // What is sent is a path or less.
+    // Sent fields are paths or shorter.
     put_int(out, i32::try_from(bytes.len()).unwrap_or(i32::MAX));
     out.extend_from_slice(bytes);
 }
 
-/// The fields of a frame that are not read yet.
+/// The unread fields of a frame.
 struct Fields<'f>(&'f [u8]);
 
 impl<'f> Fields<'f> {
@@ -225,7 +229,7 @@ impl<'f> Fields<'f> {
         Ok(field.map_or(0, |bytes| i32::from_be_bytes(*bytes)))
     }
 
-    /// A field with its length before it; -1 is none.
+    /// Reads a field that is preceded by its length; a length of -1 means that it is absent.
     fn bytes(&mut self) -> Result<&'f [u8], Error> {
         let length = usize::try_from(self.int()?).unwrap_or(0);
         self.take(length)
