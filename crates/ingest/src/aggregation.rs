@@ -1,19 +1,20 @@
-//! Stream aggregation: results are made of samples on their way in, and sources need not be stored.
+//! Stream aggregation: computes results from samples while they are ingested, so that the source
+//! series need not be stored.
 //!
 //! ```text
-//! batch of any door -> machine -> what of it is stored -> store
-//!                         \----> results with the journal -> store, one record
+//! batch of any protocol -> machine -> batch without dropped series -> store
+//!                             \----> results with the journal -> store, one record
 //! ```
 //!
-//! The state is kept in memory and in the log of the store: the record that a batch leaves holds
-//! what it changed, and results stand in the record of the step that made them. A batch is
-//! acknowledged when both its own record and that one are durable, so whatever a crash leaves, a
-//! sample that was acknowledged counts once, and one that is sent again is known
+//! The state is in memory and in the log of the store. Each batch writes a record with its changes
+//! to the state (the journal), and results are in the same record as the step that computed them. A
+//! batch is acknowledged when both its own record and that one are durable. After any crash, an
+//! acknowledged sample therefore counts exactly once, and a repeated sample is recognized
 //! (`docs/adr/0130-aggregation-keeps-its-state-in-the-log.md`).
 //!
 //! Invariant: records are appended in the order in which the state changed, under one lock. This
-//! file is the edge of the pure machine ([`machine`]); it knows no expressions, which the settings
-//! turn into a [`AggregationSpec`].
+//! file connects the pure state machine ([`machine`]) to the store. It does not evaluate
+//! expressions; the settings compile them to an [`AggregationSpec`].
 
 mod code;
 mod entries;
@@ -52,29 +53,29 @@ use machine::{Machine, Taken};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What is aggregated on the way into a store, of one tenant.
+/// The aggregation of one tenant's samples on their way into a store.
 pub(crate) struct Aggregation {
     tenant: TenantId,
-    /// Whether there is anything to aggregate: asked for each batch, without the lock.
+    /// True if any group is configured: read for each batch, without the lock.
     is_on: AtomicBool,
     machine: Mutex<Option<Machine>>,
 }
 
-/// What became of a batch.
+/// The result of aggregating a batch.
 pub(crate) struct Passed {
-    /// Series that are not to be stored, ascending.
+    /// Indexes of the series that must not be stored, ascending.
     pub(crate) dropped: Vec<u32>,
-    /// Samples of those.
+    /// Number of samples of those series.
     pub(crate) dropped_samples: usize,
-    /// Resolves when what the batch changed is durable.
+    /// Resolves when the journal of the batch is durable; `None` if it changed nothing.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// How records come to the store, with results.
+/// Appends a batch of results with its journal to the store.
 pub(crate) type Hand<'a> = &'a mut dyn FnMut(&Batch) -> Ticket;
 
 impl Aggregation {
-    /// Nothing is aggregated until [`Aggregation::configure`] says so.
+    /// Returns an aggregation without groups; [`Aggregation::configure`] adds them.
     pub(crate) fn new(tenant: TenantId) -> Self {
         Self {
             tenant,
@@ -83,13 +84,13 @@ impl Aggregation {
         }
     }
 
-    /// Whether batches of `tenant` must pass.
+    /// Returns whether batches of `tenant` must go through [`Aggregation::pass`].
     pub(crate) fn takes(&self, tenant: &TenantId) -> bool {
         self.is_on.load(Ordering::Relaxed) && *tenant == self.tenant
     }
 
-    /// Takes over a configuration, for the first time with the `journal` that a start found. Blocks
-    /// until that is durable.
+    /// Applies a configuration, the first time after a replay of the `journal` that the store
+    /// contained at its start. Blocks until the new state is durable.
     pub(crate) fn configure(
         &self,
         spec: &AggregationSpec,
@@ -99,11 +100,11 @@ impl Aggregation {
     ) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         if spec.groups.is_empty() && state.is_none() && start.journal.is_empty() {
-            // There is no state, and a stop has none to tell.
+            // There is no state to write, neither now nor when the server stops.
             return Ok(());
         }
         if !spec.groups.is_empty() {
-            // Until the state is there, batches are refused: they must not pass it by.
+            // Until the state is restored, batches are rejected: they must not bypass it.
             self.is_on.store(true, Ordering::Relaxed);
         }
         store.admit(&self.tenant)?;
@@ -143,8 +144,9 @@ impl Aggregation {
             .try_for_each(|ticket| ticket.wait().map(drop))
     }
 
-    /// Aggregates what `source` brings up to `time_max`. An error says that nothing was taken. The
-    /// caller must append what is to be stored, then call [`Append::write_held`].
+    /// Aggregates the samples of `source` up to `time_max`. If it fails, the state is unchanged.
+    /// After a success the caller must append the series that are not dropped, then call
+    /// [`Append::write_held`].
     pub(crate) fn pass(
         &self,
         source: &mut dyn Source,
@@ -157,7 +159,7 @@ impl Aggregation {
             let message = "aggregation is starting or stopping: retry the request";
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
-        // What is changed now cannot be refused later.
+        // Checked first, because a state that has changed can no longer be refused.
         store.admit(&self.tenant)?;
         let Taken {
             dropped,
@@ -170,7 +172,7 @@ impl Aggregation {
             if !failpoints::has(Flaw::LeavesJournal) {
                 results.set_journal(journal);
             }
-            // One sync for this record and that of what is stored.
+            // Allows one sync for this record and that of the stored series.
             results.set_followed(is_stored);
             hand(&results)
         });
@@ -182,7 +184,7 @@ impl Aggregation {
         })
     }
 
-    /// Bytes of memory of the state.
+    /// Returns the memory of the state in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         match &*lock(&self.machine) {
             Some(machine) => machine
@@ -194,15 +196,15 @@ impl Aggregation {
         }
     }
 
-    /// Tells the whole state once more in a unit of the log of its own, so that a log that is
-    /// closed next holds nothing else.
+    /// Writes a snapshot of the whole state at the start of a new unit of the log, so that a log
+    /// that is closed afterwards contains nothing else.
     pub(crate) fn finish(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
             return Ok(());
         };
         store.admit(&self.tenant)?;
-        // The log that a closed store keeps begins here. Without it that is longer, not wrong.
+        // Starts the log that a closed store keeps. Without it that log is longer but not wrong.
         if let Err(e) = store.begin_log_unit(&self.tenant) {
             tracing::warn!(
                 error = %e,
@@ -224,20 +226,19 @@ impl Aggregation {
     }
 }
 
-/// What a state begins with.
+/// The inputs of a new or restored state.
 pub struct Start<'a> {
-    /// Keys the hashes of series, for a state that begins now over a store that does not say how
-    /// it hashes them.
+    /// Seed for hashing series keys, used by a new state if the store has no shared hash keys.
     pub seed: Seed,
-    /// Sources that there may be.
+    /// Largest number of sources.
     pub sources_max: usize,
-    /// What metadata says of metrics.
+    /// Lookup of the metric type in the metadata.
     pub kind_of: KindOf,
-    /// What a start found of the state that was.
+    /// Journal records that the store contained at its start; empty for a new state.
     pub journal: &'a [Vec<u8>],
 }
 
-/// How a state hashes that begins now over `store`.
+/// Returns the hash function for a new state: that of `store` if its keys have the same format.
 fn hashing_of(store: &dyn Append, seed: Seed) -> Hashing {
     let shared = store.hashing();
     let shared = shared.filter(|hash| hash.format.name() == KEY_FORMAT.name());
@@ -245,7 +246,7 @@ fn hashing_of(store: &dyn Append, seed: Seed) -> Hashing {
     Hashing::Keys(keys.unwrap_or_else(|| Arc::new(HashKeys::of(HashKind::fastest(), seed))))
 }
 
-/// The metrics of all groups.
+/// Exports the metrics of all groups.
 impl Collect for Aggregation {
     fn collect(&self, sink: &mut dyn Sink) {
         let groups = match &*lock(&self.machine) {

@@ -1,16 +1,16 @@
-//! How the journal of aggregation writes numbers (`docs/format/aggregation.md`).
+//! Number encoding of the aggregation journal (`docs/format/aggregation.md`).
 //!
-//! Invariant: a reader of any bytes ends in an error or in what was written, and takes no memory by
-//! a length that it has not checked.
+//! Invariant: reading arbitrary bytes returns an error or the written values, and allocates nothing
+//! for a length that was not validated.
 
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
 
-/// Bytes that are no journal.
+/// The error for bytes that are not a valid journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Appends a signed number.
+/// Appends a signed integer as a zigzag varint.
 pub(super) fn push_signed(out: &mut Vec<u8>, number: i64) {
     push_uvarint(out, zigzag(number));
 }
@@ -20,36 +20,36 @@ pub(super) fn push_float(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-/// Appends what stands for a source.
+/// Appends the fingerprint of a source.
 pub(super) fn push_print(out: &mut Vec<u8>, print: Fingerprint) {
     out.extend_from_slice(&print.low.to_le_bytes());
     out.extend_from_slice(&print.high.to_le_bytes());
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes, preceded by their length.
 pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// A signed number as an unsigned one that is small where the number is near zero.
+/// Encodes a signed integer as an unsigned one that is small near zero.
 pub(super) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
-/// By how much `value` is more than `base`, if both are whole numbers that floats hold exactly.
+/// Returns the difference `value - base`, if both are integers that floats represent exactly.
 pub(super) fn whole_step(base: f64, value: f64) -> Option<i64> {
     let (base, value) = (whole(base)?, whole(value)?);
     Some(value - base)
 }
 
-/// The float that is `step` more than `base`.
+/// Returns the float `base + step`; fails if `base` is not an exact integer.
 pub(super) fn after_step(base: f64, step: i64) -> Result<f64, Malformed> {
     let base = whole(base).ok_or(Malformed("step from a value that is not an integer"))?;
     Ok(base.wrapping_add(step) as f64)
 }
 
-/// The whole number that a float is, to the bit.
+/// Returns the integer that the float represents exactly, bit for bit.
 fn whole(value: f64) -> Option<i64> {
     const MAX: f64 = (1u64 << 53) as f64;
     let number = value as i64;
@@ -57,43 +57,43 @@ fn whole(value: f64) -> Option<i64> {
     is_whole.then_some(number)
 }
 
-/// Reads from the front.
+/// Reads values from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Whether nothing is left.
+    /// Returns whether everything was read.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next so many bytes.
+    /// Reads the next `count` bytes.
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("cut off"))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
         let [byte] = self.array()?;
         Ok(byte)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let bytes = self.take(N)?;
         bytes.try_into().map_err(|_| Malformed("cut off"))
     }
 
-    /// What stands for a source.
+    /// Reads the fingerprint of a source.
     pub(super) fn print(&mut self) -> Result<Fingerprint, Malformed> {
         let low = u64::from_le_bytes(self.array()?);
         let high = u64::from_le_bytes(self.array()?);
         Ok(Fingerprint { high, low })
     }
 
-    /// An unsigned number.
+    /// Reads an unsigned varint.
     pub(super) fn unsigned(&mut self) -> Result<u64, Malformed> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
@@ -110,23 +110,23 @@ impl<'a> Reader<'a> {
         Err(Malformed("number of more than 64 bits"))
     }
 
-    /// A signed number.
+    /// Reads a signed integer, a zigzag varint.
     pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
         let number = self.unsigned()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// A number of 32 bits.
+    /// Reads an unsigned varint of at most 32 bits.
     pub(super) fn small(&mut self) -> Result<u32, Malformed> {
         u32::try_from(self.unsigned()?).map_err(|_| Malformed("number of more than 32 bits"))
     }
 
-    /// A float.
+    /// Reads a float.
     pub(super) fn float(&mut self) -> Result<f64, Malformed> {
         Ok(f64::from_bits(u64::from_le_bytes(self.array()?)))
     }
 
-    /// Bytes behind their length.
+    /// Reads a length and returns that many bytes.
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let count = usize::try_from(self.unsigned()?).map_err(|_| Malformed("cut off"))?;
         self.take(count)

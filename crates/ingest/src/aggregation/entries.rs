@@ -1,47 +1,49 @@
-//! The sources of a lane: 44 bytes each, in a table that grows in leaves.
+//! The table of a lane's sources: 44 bytes each, in leaves of a fixed size so that growth copies
+//! nothing.
 //!
 //! Invariant: an entry keeps its number from its creation to its removal.
 
 use firn_model::fingerprint::Fingerprint;
 
-/// Entries of a leaf: a table never has more to spare than one.
+/// Number of entries in a leaf, which is also the largest number of unused entries in a table.
 const LEAF: usize = 256;
 
-/// Entries that a lane may have; their numbers fit in [`super::machine`]'s references.
+/// Largest number of entries in a lane, so that their numbers fit the references of
+/// [`super::machine`].
 pub(super) const ENTRIES_MAX: usize = 1 << 20;
 
-/// The output of a place that is free.
+/// The output number of a free entry.
 const FREE: u32 = u32::MAX;
 
-/// A source as one rule sees it.
+/// A source as seen by one rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Which series it is.
+    /// Fingerprint that identifies the series.
     pub(super) print: Fingerprint,
-    /// When its value was taken: of a counter the newest, of a gauge the newest of the intervals
-    /// that were written; the least number there is before the first.
+    /// Timestamp of its value: for a counter the newest sample, for a gauge the newest of the
+    /// written intervals. `i64::MIN` before the first.
     pub(super) time: i64,
     /// The value, if it is a float.
     pub(super) value: f64,
-    /// Which output it counts in.
+    /// Number of the output that the source contributes to.
     pub(super) output: u32,
-    /// Samples of it that wait for the end of their interval.
+    /// Number of samples that wait for the end of their interval.
     pub(super) waiting: u16,
-    /// The configuration under which it was resolved.
+    /// Generation of the configuration under which it was resolved.
     pub(super) generation: u8,
-    /// Of [`Entry::HAS_NEXT`], [`Entry::DROPS`] and [`Entry::IS_BEHIND`].
+    /// Bit set of [`Entry::HAS_NEXT`], [`Entry::DROPS`] and [`Entry::IS_BEHIND`].
     pub(super) flags: u8,
 }
 
 impl Entry {
-    /// The source has another entry.
+    /// The source has a further entry after this one.
     pub(super) const HAS_NEXT: u8 = 1;
-    /// The rule wants the source dropped.
+    /// The rule drops the samples of the source.
     pub(super) const DROPS: u8 = 2;
-    /// Another entry of the source comes first.
+    /// Another entry of the source precedes this one.
     pub(super) const IS_BEHIND: u8 = 4;
 
-    /// A source without a sample yet.
+    /// Returns a source without samples.
     pub(super) fn new(print: Fingerprint, output: u32) -> Self {
         Self {
             print,
@@ -54,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// Whether it has one of the flags.
+    /// Returns whether any of the bits in `flag` is set.
     #[inline]
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -69,11 +71,12 @@ impl Entry {
     }
 }
 
-/// A part of the table.
+/// A part of the table with a fixed capacity.
 #[derive(Debug)]
 struct Leaf {
     entries: Vec<Entry>,
-    /// For each entry, which one of any lane came behind it the last time; perhaps it is gone.
+    /// For each entry, the reference of the entry in any lane that followed it in the previous
+    /// batch; that one may be removed.
     followers: Box<[u32; LEAF]>,
 }
 
@@ -86,7 +89,7 @@ impl Leaf {
     }
 }
 
-/// The table.
+/// The table of entries.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     leaves: Vec<Leaf>,
@@ -95,19 +98,19 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// How many there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.leaves.len() * LEAF * (size_of::<Entry>() + size_of::<u32>())
             + self.leaves.capacity() * size_of::<Leaf>()
             + self.free.capacity() * size_of::<u32>()
     }
 
-    /// The entry with the number `at`.
+    /// Returns the entry with the number `at`, unless it is free.
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<&Entry> {
         let leaf = self.leaves.get(at as usize / LEAF)?;
@@ -115,29 +118,30 @@ impl Entries {
         entry.filter(|entry| entry.output != FREE)
     }
 
-    /// Something of the entry `at` that takes both ends of it from memory.
+    /// Reads the first and last field of the entry `at`, so that the processor loads both of its
+    /// cache lines.
     #[inline]
     pub(super) fn touch(&self, at: u32) -> u64 {
         let entry = self.get(at);
         entry.map_or(0, |entry| entry.print.low ^ u64::from(entry.flags))
     }
 
-    /// What came behind the entry `at` the last time, as [`Entries::set_follower`] was told; zero
-    /// before.
+    /// Returns the reference stored by [`Entries::set_follower`] for the entry `at`; zero before
+    /// that.
     #[inline]
     pub(super) fn follower(&self, at: u32) -> u32 {
         let leaf = self.leaves.get(at as usize / LEAF);
         leaf.map_or(0, |leaf| leaf.followers[at as usize % LEAF])
     }
 
-    /// Notes what came behind the entry `at`.
+    /// Stores which entry followed the entry `at`.
     pub(super) fn set_follower(&mut self, at: u32, follower: u32) {
         if let Some(leaf) = self.leaves.get_mut(at as usize / LEAF) {
             leaf.followers[at as usize % LEAF] = follower;
         }
     }
 
-    /// The print in the place `at`, were it of an entry that was removed.
+    /// Returns the fingerprint at number `at`, even if the entry was removed.
     #[inline]
     pub(super) fn print(&self, at: u32) -> Fingerprint {
         let leaf = self.leaves.get(at as usize / LEAF);
@@ -145,7 +149,7 @@ impl Entries {
         entry.map_or(Fingerprint::default(), |entry| entry.print)
     }
 
-    /// See [`Entries::get`].
+    /// Returns the entry for modification; see [`Entries::get`].
     #[inline]
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
         let leaf = self.leaves.get_mut(at as usize / LEAF)?;
@@ -153,14 +157,14 @@ impl Entries {
         entry.filter(|entry| entry.output != FREE)
     }
 
-    /// The number that the next entry gets; none if the table is full.
+    /// Returns the number that the next entry will get; `None` if the table is full.
     pub(super) fn next(&self) -> Option<u32> {
         let end = self.end() as usize;
         let grown = (end < ENTRIES_MAX).then_some(end as u32);
         self.free.last().copied().or(grown)
     }
 
-    /// Puts `entry` in the place `at`, which is free.
+    /// Stores `entry` at the number `at`, which must be free.
     pub(super) fn insert(&mut self, at: u32, entry: Entry) {
         while self.end() <= at {
             if self.end() < at {
@@ -178,7 +182,7 @@ impl Entries {
         *place = entry;
     }
 
-    /// Removes an entry.
+    /// Removes an entry and returns it; its number becomes free.
     pub(super) fn remove(&mut self, at: u32) -> Option<Entry> {
         let entry = self.get_mut(at)?;
         let removed = *entry;
@@ -188,7 +192,7 @@ impl Entries {
         Some(removed)
     }
 
-    /// All entries with their numbers, ascending.
+    /// Iterates over all entries with their numbers, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let all = self
             .leaves
@@ -199,7 +203,7 @@ impl Entries {
             .map(|(at, entry)| (at as u32, entry))
     }
 
-    /// See [`Entries::iter`].
+    /// Iterates over all entries for modification; see [`Entries::iter`].
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
         let all = self.leaves.iter_mut().flat_map(|leaf| &mut leaf.entries);
         let all = all.enumerate();
@@ -207,7 +211,7 @@ impl Entries {
             .map(|(at, entry)| (at as u32, entry))
     }
 
-    /// One more than the greatest number that was given.
+    /// Returns the greatest number ever used plus one.
     fn end(&self) -> u32 {
         let last = self.leaves.last().map_or(0, |leaf| leaf.entries.len());
         (self.leaves.len().saturating_sub(1) * LEAF + last) as u32

@@ -1,41 +1,41 @@
-//! Points at which tests make aggregation fail: a proof is worth what it would catch. Outside of
-//! tests the function is empty and its branches are gone.
+//! Deliberate faults that tests switch on, in order to prove that the tests would detect them.
+//! Outside of tests the function returns a constant and the branches are compiled away.
 
 #[cfg(test)]
 pub(super) use switched::{has, with_flaw};
 
-/// A rule of aggregation that is broken.
+/// A rule of aggregation to violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// A sample that is known counts again.
+    /// A repeated sample counts again.
     CountsRepeated,
     /// Increments of a written interval are lost.
     LosesLate,
-    /// A source that ended goes on when it returns.
+    /// An ended source continues when it returns.
     GoesOnAfterEnd,
-    /// A silent source is remembered for ever.
+    /// A silent source is never forgotten.
     RemembersSilent,
-    /// Results are written of samples that came after their end.
+    /// Results include samples after the end of their interval.
     SettlesEarly,
-    /// The journal does not say that an interval was written.
+    /// The journal omits that an interval was written.
     ForgetsFlush,
-    /// The journal leaves out increments that wait.
+    /// The journal omits pending increments.
     ForgetsPending,
-    /// The journal leaves out samples that wait.
+    /// The journal omits waiting samples.
     ForgetsWaiting,
-    /// A snapshot is taken for whole before all lanes are told.
+    /// A snapshot is marked complete before all lanes are in it.
     CompletesEarly,
-    /// The source that followed another one the last time is taken for the one that comes now.
+    /// The guess of the next source is used without a check.
     TrustsGuess,
-    /// Any entry of a source is taken for its first.
+    /// Any entry of a source is treated as its first.
     BeginsBehind,
-    /// Results are stored without the journal of the step that made them.
+    /// Results are stored without the journal of the step that computed them.
     LeavesJournal,
 }
 
 #[cfg(test)]
 impl Flaw {
-    /// Those of the machine.
+    /// The flaws of the state machine.
     pub(super) const ALL: [Self; 10] = [
         Self::CountsRepeated,
         Self::LosesLate,
@@ -50,7 +50,7 @@ impl Flaw {
     ];
 }
 
-/// Whether the flaw is switched on.
+/// Returns whether the flaw is switched on.
 #[cfg(not(test))]
 #[inline(always)]
 pub(super) const fn has(_: Flaw) -> bool {
@@ -66,7 +66,7 @@ mod switched {
         static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
     }
 
-    /// Switches the flaw off when a test ends, were it by a panic.
+    /// Switches the flaw off at the end of a test, even after a panic.
     struct Reset;
 
     impl Drop for Reset {
@@ -79,7 +79,7 @@ mod switched {
         FLAW.get() == Some(flaw)
     }
 
-    /// Runs `test` on this thread with a flaw.
+    /// Runs `test` on this thread with the flaw switched on.
     pub(in crate::aggregation) fn with_flaw<T>(flaw: Flaw, test: impl FnOnce() -> T) -> T {
         let _reset = Reset;
         FLAW.set(Some(flaw));

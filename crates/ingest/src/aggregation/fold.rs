@@ -1,20 +1,20 @@
-//! What is made of the values of many gauges at one instant.
+//! Aggregates the values of many gauges at one instant.
 //!
-//! Values, and what becomes of NaN, are those of the batch rule (`promql/engine.go`). All values
-//! are at hand, so a quantile is exact: its error is zero.
+//! Values and the treatment of NaN equal those of the corresponding PromQL aggregation
+//! (`promql/engine.go`). All values are in memory, so that quantiles are exact.
 
 use super::spec::Op;
 use firn_model::kahan::Kahan;
 
-/// Values of one output, as they come.
+/// The aggregation of one output, to which values are added one at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     op: Op,
     count: u64,
     sum: Kahan,
-    /// The least, greatest or newest, or the mean.
+    /// The minimum, maximum, newest value or running mean, depending on the operator.
     value: f64,
-    /// The squared distances from the mean.
+    /// Sum of squared differences from the mean.
     squares: f64,
     time: i64,
     /// All values, for a quantile.
@@ -22,7 +22,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// No value yet.
+    /// Returns an aggregation without values.
     pub(super) fn new(op: Op) -> Self {
         Self {
             op,
@@ -35,7 +35,7 @@ impl Fold {
         }
     }
 
-    /// Takes a value of `time`.
+    /// Adds a value with its timestamp.
     pub(super) fn add(&mut self, time: i64, value: f64) {
         let is_first = self.count == 0;
         self.count += 1;
@@ -60,7 +60,7 @@ impl Fold {
         }
     }
 
-    /// The result; none without a value.
+    /// Returns the result; `None` without a value.
     pub(super) fn result(mut self) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -79,7 +79,7 @@ impl Fold {
     }
 }
 
-/// The value at `share` of the sorted values, between two of them in proportion.
+/// Returns the quantile `share` of the values, with linear interpolation between neighbours.
 fn quantile(share: f64, values: &mut [f64]) -> f64 {
     if share.is_nan() {
         return f64::NAN;
@@ -90,7 +90,7 @@ fn quantile(share: f64, values: &mut [f64]) -> f64 {
     if share > 1.0 {
         return f64::INFINITY;
     }
-    // NaN is less than every number, as upstream.
+    // NaN sorts before every number, as in upstream.
     values.sort_by(|a, b| {
         let by_number = || a.total_cmp(b);
         b.is_nan().cmp(&a.is_nan()).then_with(by_number)

@@ -1,11 +1,12 @@
-//! How the keys of series are hashed in one state of aggregation, at each start the same.
+//! The hash function for series keys, which stays the same for the lifetime of an aggregation
+//! state.
 //!
-//! A state begins with the keys of the store, whose fingerprints of a batch serve both. It keeps
-//! them for as long as it lives: where a store has others later (its manifest was lost, or the
-//! folder went to another processor), the fingerprints of the state are made beside the store's.
+//! A new state uses the hash keys of the store, so that the fingerprints of a batch serve both. It
+//! keeps them as long as it lives: if the store gets other keys later (its manifest was lost, or
+//! the folder was moved to another processor type), the state computes its own fingerprints.
 //!
 //! ```text
-//! hash = 1 | secret u64          xxh3 of 128 bits, of states of an earlier version
+//! hash = 1 | secret u64          xxh3 of 128 bits, for states of an earlier version
 //!      | 2 | seed 16 bytes       rounds of AES
 //!      | 3 | seed 16 bytes       NH
 //! ```
@@ -19,17 +20,17 @@ const XXH3: u8 = 1;
 const AES: u8 = 2;
 const NH: u8 = 3;
 
-/// See the module.
+/// The hash function with its keys.
 #[derive(Clone, Debug)]
 pub(super) enum Hashing {
-    /// With keys that the store has too, or had.
+    /// Hash keys that the store has or had too.
     Keys(Arc<HashKeys>),
-    /// With a secret of its own.
+    /// A secret that only the state has.
     Xxh3(u64),
 }
 
 impl Hashing {
-    /// What stands for the series with this key.
+    /// Returns the fingerprint of the series with this key.
     #[inline]
     pub(super) fn print(&self, key: &[u8]) -> Fingerprint {
         match self {
@@ -44,7 +45,7 @@ impl Hashing {
         }
     }
 
-    /// The keys, if it is with keys.
+    /// Returns the hash keys, unless the state has a secret of its own.
     pub(super) fn keys(&self) -> Option<&HashKeys> {
         match self {
             Self::Keys(keys) => Some(keys),
@@ -52,7 +53,7 @@ impl Hashing {
         }
     }
 
-    /// Appends what it is.
+    /// Appends the encoded hash function to a journal record.
     pub(super) fn push(&self, out: &mut Vec<u8>) {
         let keys = match self {
             Self::Keys(keys) => keys,
@@ -70,7 +71,7 @@ impl Hashing {
         }
     }
 
-    /// Reads what [`Hashing::push`] wrote; nothing if it is this one.
+    /// Reads a hash function that [`Hashing::push`] wrote; returns `None` if it equals this one.
     pub(super) fn read_other(&self, reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
         let kind = match reader.byte()? {
             XXH3 => {

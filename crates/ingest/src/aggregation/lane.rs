@@ -1,14 +1,14 @@
-//! A lane: the outputs that a hash gave it, their sources, and the intervals that are open. A state
-//! machine that knows no other lane, no clock and no store.
+//! A lane: a share of a group's outputs, assigned by a hash, with their sources and open intervals.
+//! It is a state machine that depends on no other lane, no clock and no store.
 //!
 //! ```text
 //! sample --counter--> increment -> pending of its interval ---.
 //!       \---gauge--> waiting for the end of its interval -----+-- flush(end) -> results
 //! ```
 //!
-//! Every change is one of the operations of [`super::ops`], which the journal keeps, and each is a
-//! function of the state before it. Invariant: the state after a replay of the operations, behind a
-//! snapshot or from the start, is the state that made them.
+//! Every change is one of the operations in [`super::ops`], which are written to the journal, and
+//! depends only on the previous state. Invariant: replaying the operations, after a snapshot or
+//! from the start, reproduces the state.
 
 mod flush;
 mod native;
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) use flush::Results;
 
-/// Times of a group.
+/// The time parameters of a group, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Params {
     pub(super) interval_ms: i64,
@@ -35,7 +35,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Those of `group`.
+    /// Returns the parameters of `group`, each at least 1.
     pub(super) fn of(group: &GroupSpec) -> Self {
         Self {
             interval_ms: group.interval_ms.max(1),
@@ -43,11 +43,12 @@ impl Params {
         }
     }
 
-    /// The end of the interval that `time` lies in, or `next` if that is later; `next` is an end.
+    /// Returns the end of the interval that contains `time`, or `next` if that is later; `next`
+    /// must be the end of an interval.
     #[inline]
     fn end_from(&self, time: i64, next: i64) -> i64 {
-        // Nearly all samples are in the first two that are open: a division takes as long as all
-        // else that is done with a sample.
+        // Nearly all samples are in the first two open intervals, and the division takes as long as
+        // all other work for a sample.
         let second = next.saturating_add(self.interval_ms);
         match time {
             _ if time <= next => next,
@@ -56,7 +57,7 @@ impl Params {
         }
     }
 
-    /// The end of the interval that `time` lies in.
+    /// Returns the end of the interval that contains `time`.
     #[inline]
     pub(super) fn end_of(&self, time: i64) -> i64 {
         match time.rem_euclid(self.interval_ms) {
@@ -70,32 +71,33 @@ impl Params {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) time: i64,
-    /// Since when it counts, or [`START_UNKNOWN`].
+    /// Start timestamp, or [`START_UNKNOWN`].
     pub(super) start: i64,
     pub(super) value: f64,
 }
 
-/// What becomes of a sample.
+/// The outcome of adding a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It counts.
+    /// The sample counts.
     Counted,
-    /// It is known, or older than what is.
+    /// The sample is not newer than the newest one of its source.
     Repeated,
-    /// Its interval was written.
+    /// The interval of the sample is written already.
     Late,
-    /// It ended its source, whose entry is gone.
+    /// The sample ended its source, whose entry was removed.
     Ended,
-    /// It does not add up with the result: a float beside histograms, or other buckets.
+    /// The sample is incompatible with the result: a float in a histogram result, or other bucket
+    /// types.
     Mixed,
 }
 
 impl Verdict {
-    /// How many there are.
+    /// Number of verdicts.
     pub(super) const COUNT: usize = 5;
 }
 
-/// A sample of a gauge whose interval is open.
+/// A gauge sample whose interval is still open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Waiting {
     entry: u32,
@@ -103,14 +105,14 @@ struct Waiting {
     value: f64,
 }
 
-/// See the module.
+/// The state of a lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) params: Params,
-    /// The end of the newest interval that was written; the least number before the first.
+    /// End of the newest written interval; `i64::MIN` before the first.
     pub(super) written: i64,
     pub(super) entries: Entries,
-    /// No source has a newest sample before this.
+    /// Lower bound for the newest timestamps of all sources.
     oldest: i64,
     outputs: Vec<Option<Output>>,
     by_result: HashMap<(u64, Labels), u32>,
@@ -119,7 +121,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A lane without sources that has written up to `written`.
+    /// Returns a lane without sources whose intervals up to `written` are written.
     pub(super) fn new(params: Params, written: i64) -> Self {
         Self {
             params,
@@ -133,40 +135,41 @@ impl Lane {
         }
     }
 
-    /// Whether it has nothing to write, now or later.
+    /// Returns whether the lane has no outputs and no waiting samples.
     pub(super) fn is_idle(&self) -> bool {
         self.by_result.is_empty() && self.open.is_empty() && self.natives.is_idle()
     }
 
-    /// Outputs that it has.
+    /// Returns the number of outputs.
     pub(super) fn output_count(&self) -> usize {
         self.by_result.len()
     }
 
-    /// The output with the number `at`.
+    /// Returns the output with the number `at`.
     #[inline]
     pub(super) fn output(&self, at: u32) -> Option<&Output> {
         self.outputs.get(at as usize)?.as_ref()
     }
 
-    /// What the result of the source `at` is made of.
+    /// Returns the sample type of the result that the source `at` contributes to.
     pub(super) fn form_of(&self, at: u32) -> Option<&Form> {
         let entry = self.entries.get(at)?;
         self.output(entry.output).map(|output| &output.form)
     }
 
-    /// The output of the rule with the identity `rule` that has these labels.
+    /// Returns the number of the output with these labels that belongs to the rule with the
+    /// identity `rule`.
     pub(super) fn find_output(&self, rule: u64, labels: &Labels) -> Option<u32> {
         self.by_result.get(&(rule, labels.clone())).copied()
     }
 
-    /// The number that the next output gets.
+    /// Returns the number that the next output will get.
     pub(super) fn next_output(&self) -> u32 {
         let free = self.outputs.iter().position(Option::is_none);
         free.unwrap_or(self.outputs.len()) as u32
     }
 
-    /// Puts an output in the place `at`.
+    /// Stores an output at the number `at`.
     pub(super) fn put_output(&mut self, at: u32, output: Output) {
         let at_index = at as usize;
         if self.outputs.len() <= at_index {
@@ -177,24 +180,25 @@ impl Lane {
         self.outputs[at_index] = Some(output);
     }
 
-    /// Says which rule of the configuration an output is of.
+    /// Sets the index of an output's rule in the current configuration.
     pub(super) fn set_index(&mut self, at: u32, index: usize) {
         if let Some(Some(output)) = self.outputs.get_mut(at as usize) {
             output.index = index;
         }
     }
 
-    /// Puts a new source of output `output` in the place `at`; nothing if there is no such output.
+    /// Creates a source of output `output` at the number `at`; does nothing if the output does not
+    /// exist.
     pub(super) fn create(&mut self, at: u32, print: Fingerprint, output: u32) {
         if let Some(Some(of)) = self.outputs.get_mut(output as usize) {
             of.entries += 1;
-            // It has no sample yet.
+            // The new source has no sample yet.
             self.oldest = i64::MIN;
             self.entries.insert(at, Entry::new(print, output));
         }
     }
 
-    /// Removes a source.
+    /// Removes a source and its waiting samples.
     pub(super) fn remove(&mut self, at: u32) {
         if let Some(entry) = self.entries.remove(at)
             && let Some(Some(output)) = self.outputs.get_mut(entry.output as usize)
@@ -204,8 +208,8 @@ impl Lane {
         }
     }
 
-    /// Forgets what is kept of sources that were removed. What waits is looked through once, and
-    /// only if something of them does: most are removed because they fell silent.
+    /// Drops the data of removed sources. Scans the waiting samples once, and only if one of the
+    /// sources has any: most are removed because they fell silent.
     fn forget_samples(&mut self, removed: &[(u32, Entry)]) {
         removed.iter().for_each(|(at, _)| self.natives.remove(*at));
         let waits = removed.iter().filter(|(_, entry)| entry.waiting > 0);
@@ -219,7 +223,7 @@ impl Lane {
         }
     }
 
-    /// Takes a sample of the source `at`, and writes to `ops` what that changed.
+    /// Adds a sample of the source `at`, and appends the change to `ops`.
     #[inline]
     pub(super) fn take(&mut self, at: u32, sample: &Sample, ops: &mut Ops) -> Verdict {
         let Some(entry) = self.entries.get_mut(at) else {
@@ -243,7 +247,7 @@ impl Lane {
         Verdict::Counted
     }
 
-    /// Changes the state by a sample that [`Lane::take`] let through.
+    /// Applies a sample that [`Lane::take`] has accepted.
     pub(super) fn apply(&mut self, at: u32, sample: &Sample) -> Verdict {
         let Some(entry) = self.entries.get_mut(at) else {
             return Verdict::Repeated;
@@ -270,7 +274,7 @@ impl Lane {
         self.end(at, output, sample.time)
     }
 
-    /// Takes a staleness marker at `time` of the source `at`, a counter of output `output`.
+    /// Applies a staleness marker at `time` of the source `at`, a counter of output `output`.
     fn end(&mut self, at: u32, output: u32, time: i64) -> Verdict {
         if failpoints::has(Flaw::GoesOnAfterEnd) {
             return Verdict::Counted;
@@ -282,8 +286,9 @@ impl Lane {
         Verdict::Ended
     }
 
-    /// Takes over the times and rules of `group`, which the lane is one of. Returns the sources
-    /// that no rule has any more; their outputs end, and `ends` gets those that were written.
+    /// Applies the parameters and rules of `group`, which contains this lane. Returns the sources
+    /// that no rule matches any more. Their outputs end: `ends` is called for those with written
+    /// results.
     pub(super) fn configure(
         &mut self,
         group: &GroupSpec,
@@ -298,7 +303,8 @@ impl Lane {
             match known.get(&output.rule) {
                 Some(index) => {
                     output.index = *index;
-                    // The state of one from before histograms counted does not say it.
+                    // A state written by a version that did not count histogram series lacks this
+                    // form.
                     if group.rules[*index].op.counts_series() {
                         output.form = Form::Any;
                     }
@@ -329,7 +335,7 @@ impl Lane {
         orphans
     }
 
-    /// Goes on with other times: what is open goes to the ends that they make.
+    /// Applies other parameters: open intervals are moved to the resulting ends.
     fn set_params(&mut self, params: Params) {
         let before = std::mem::replace(&mut self.params, params);
         if before.interval_ms == params.interval_ms || self.written == i64::MIN {
@@ -357,7 +363,7 @@ impl Lane {
         self.natives.move_ends(|time| params.end_of(time).max(next));
     }
 
-    /// Forgets all sources, of which something is missing; the totals go on.
+    /// Removes all sources, because some are incomplete; the totals continue.
     pub(super) fn forget_sources(&mut self) {
         self.entries = Entries::default();
         self.open.clear();
@@ -367,7 +373,7 @@ impl Lane {
         }
     }
 
-    /// Bytes of memory, about.
+    /// Returns an estimate of the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let outputs = self.outputs.iter().flatten().map(Output::memory_bytes);
         let waiting = self.open.values().map(Vec::capacity).sum::<usize>();
@@ -379,7 +385,8 @@ impl Lane {
     }
 }
 
-/// Why a sample changes nothing, if so, in a lane that has written up to `written`.
+/// Returns why a sample must be ignored in a lane that has written up to `written`; `None` if it
+/// counts.
 #[inline]
 fn refusal(
     entry: &Entry,
@@ -395,8 +402,8 @@ fn refusal(
     (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
 }
 
-/// Counts a sample of a counter that is newer than what is known of it, in a lane that has written
-/// up to `written`.
+/// Counts a counter sample that is newer than the previous one of its source, in a lane that has
+/// written up to `written`.
 #[inline]
 fn count(
     entry: &mut Entry,
@@ -413,9 +420,10 @@ fn count(
     output.count(sample.time, end, increment, params.lookback_ms);
 }
 
-/// By how much a counter grew with a sample that is newer than what is known of it. As
-/// `increase()` counts: a value that fell began at zero, and so does one that says it began since.
-/// A first sample counts only if its start lies so near that an earlier one would be remembered.
+/// Returns the increase of a counter with a sample that is newer than the previous one. Like
+/// `increase()`: after a decrease the counter restarted at zero, and so it did if its start
+/// timestamp is later than the previous sample. A first sample counts only if its start is recent
+/// enough that an earlier sample would be remembered.
 #[inline]
 fn increment(entry: &Entry, sample: &Sample, lookback_ms: i64) -> f64 {
     let has_start = sample.start != START_UNKNOWN && sample.start <= sample.time;
@@ -429,7 +437,7 @@ fn increment(entry: &Entry, sample: &Sample, lookback_ms: i64) -> f64 {
         false if sample.value < entry.value => sample.value,
         false => sample.value - entry.value,
     };
-    // What is no number would stay in the total for ever.
+    // A total with NaN or infinity would never recover.
     if increment.is_finite() {
         increment
     } else {

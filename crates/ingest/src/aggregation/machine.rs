@@ -1,17 +1,18 @@
-//! All of aggregation as one state machine: batches in; what of them is not stored, results and
-//! journal out.
+//! The state machine of aggregation: its input are batches, its output are the series to drop,
+//! results and the journal.
 //!
 //! ```text
 //! batch -> look up (by key; labels only of unknown series) -> operations on lanes
-//!       -> data time -> lanes whose interval is over are flushed -> results
-//!       -> a share of the state is told anew -> journal
+//!       -> data time -> lanes whose interval has ended are flushed -> results
+//!       -> snapshots of a share of the lanes -> journal
 //! ```
 //!
-//! A source is found by the hash of its key, so a known one costs a look into one table, and a
-//! series whose metric no rule names costs none. Sources are spread over the lanes of their group
-//! by the labels of their results; a source of several rules has an entry for each.
+//! Sources are found by the hash of their key: a known source costs one lookup, and a series whose
+//! metric no rule selects costs none. Sources are assigned to the lanes of their group by the
+//! labels of their results. A source that several rules select has an entry for each.
 //!
-//! Invariant: it knows no clock, no thread and no store, and the journal says all that changes.
+//! Invariant: the machine uses no clock, no thread and no store, and the journal contains every
+//! change.
 
 mod look_up;
 mod recent;
@@ -37,49 +38,49 @@ use round::Round;
 use sources::{Reference, Sources};
 use std::sync::Arc;
 
-/// Lanes of a group: its results are written in so many parts.
+/// Number of lanes in a group, which write their results one after another.
 pub(super) const LANES: usize = 16;
 
-/// The lanes of a group are written over this part of the shorter of interval and delay, before the
-/// delay is over.
+/// The lanes of a group are flushed during this fraction (one eighth) of the shorter of interval
+/// and delay, before the delay ends.
 const SPREAD: i64 = 8;
 
-/// Results of one call, about: what is due beyond them comes with the next.
+/// Approximate limit for the results of one call: further due results are written by the next call.
 const RESULTS_MAX: usize = 10_000;
 
-/// Ends of a lane that are written in one call; an hour of seconds.
+/// Largest number of intervals of a lane that one call writes: one hour of one-second intervals.
 const ENDS_MAX: usize = 3_600;
 
-/// Says what a metric is, if metadata is known of it.
+/// Returns the kind of a metric, if its metadata is known.
 pub type KindOf = Arc<dyn Fn(&[u8]) -> Option<Kind> + Send + Sync>;
 
-/// A group that is configured.
+/// A configured group.
 #[derive(Debug)]
 struct Group {
     spec: GroupSpec,
-    /// The identities of its rules.
+    /// Identities of its rules.
     identities: Vec<u64>,
-    /// The number of its first lane.
+    /// Index of its first lane.
     base: usize,
     counts: Arc<GroupCounts>,
 }
 
-/// A lane, whose it is, and what of it the journal does not have yet.
+/// A lane with its group, and its changes that are not in the journal yet.
 #[derive(Debug)]
 struct Slot {
     group: String,
-    /// Its number in the group.
+    /// Number of the lane in its group.
     number: usize,
     lane: Lane,
     ops: Ops,
-    /// Of a replay: something before its next snapshot is missing.
+    /// During a replay: true if changes before its next snapshot are missing.
     is_lost: bool,
-    /// Verdicts that are not counted yet.
+    /// Verdicts that were not added to the metrics yet.
     verdicts: [u64; Verdict::COUNT],
 }
 
 impl Slot {
-    /// Lane `number` of the group, without state.
+    /// Returns lane `number` of the group.
     fn new(group: &str, number: usize, lane: Lane) -> Self {
         Self {
             group: group.to_owned(),
@@ -91,7 +92,7 @@ impl Slot {
         }
     }
 
-    /// Takes a sample of the source `at`, in the form that its result is made of.
+    /// Adds a sample of the source `at`, converted to the sample type of its result.
     #[inline]
     fn take(&mut self, at: u32, sample: AnySample<'_>) -> Verdict {
         match sample {
@@ -101,7 +102,7 @@ impl Slot {
         }
     }
 
-    /// Takes the end of the source `at`, which is a float whatever its samples are.
+    /// Ends the source `at`. The marker is a float, whatever the type of the samples.
     fn take_end(&mut self, at: u32, sample: &Sample) -> Verdict {
         if !matches!(self.lane.form_of(at), Some(Form::Native(_))) {
             return self.lane.take(at, sample, &mut self.ops);
@@ -114,11 +115,11 @@ impl Slot {
         self.lane.take_histogram(at, &end, &mut self.ops)
     }
 
-    /// Takes a histogram of the source `at`.
+    /// Adds a histogram of the source `at`.
     fn take_histogram(&mut self, at: u32, sample: &HistogramSample) -> Verdict {
         let is_stale = sample.histogram.is_stale();
         if !is_stale && sample.histogram.validate().is_err() {
-            // The store refuses it, and says why.
+            // The store rejects the sample and reports the reason.
             return Verdict::Mixed;
         }
         let presence = Sample {
@@ -135,7 +136,7 @@ impl Slot {
         }
     }
 
-    /// Puts a source like `entry` in the place `at`.
+    /// Creates a source at the number `at` with the properties of `entry`.
     fn create(&mut self, at: u32, entry: Entry) {
         self.ops.push_create(at, entry.print, entry.output);
         self.lane.create(at, entry.print, entry.output);
@@ -146,7 +147,7 @@ impl Slot {
     }
 }
 
-/// A sample of a batch.
+/// A sample of a batch, of either type.
 #[derive(Clone, Copy, Debug)]
 enum AnySample<'a> {
     Float(Sample),
@@ -162,39 +163,40 @@ impl AnySample<'_> {
     }
 }
 
-/// What became of a batch.
+/// The result of aggregating a batch.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Series that are not to be stored, ascending.
+    /// Indexes of the series that must not be stored, ascending.
     pub(super) dropped: Vec<u32>,
-    /// Samples of those.
+    /// Number of samples of those series.
     pub(super) dropped_samples: usize,
-    /// Results that are due.
+    /// Due results.
     pub(super) results: Batch,
-    /// What is to be logged with them; perhaps nothing.
+    /// Journal record to be logged with the results; may be empty.
     pub(super) journal: Journal,
 }
 
-/// See the module.
+/// The state of aggregation, with all groups and lanes.
 pub(super) struct Machine {
     groups: Vec<Group>,
     lanes: Vec<Option<Slot>>,
     sources: Sources,
     look_up: LookUp,
-    /// Sources that ended with the batch under way, with their lanes.
+    /// Sources that ended in the current batch, with the indexes of their lanes.
     ended: Vec<(usize, Entry)>,
     round: Round,
-    /// Sources that there may be.
+    /// Largest number of sources.
     sources_max: usize,
-    /// The newest time of any sample; the least number before the first.
+    /// Newest timestamp of any sample; `i64::MIN` before the first.
     data_time: TimestampMs,
-    /// Of the next record.
+    /// Number of the next journal record.
     sequence: u64,
     kind_of: KindOf,
 }
 
 impl Machine {
-    /// A machine without state that hashes keys by `hashing` and takes so many sources.
+    /// Returns a machine without state that hashes keys with `hashing` and accepts at most
+    /// `sources_max` sources.
     pub(super) fn new(hashing: Hashing, sources_max: usize, kind_of: KindOf) -> Self {
         Self {
             groups: Vec::new(),
@@ -210,13 +212,13 @@ impl Machine {
         }
     }
 
-    /// Whether nothing is configured.
+    /// Returns whether no group is configured.
     pub(super) fn is_off(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Takes over a configuration. Returns the staleness markers of the results that end. The
-    /// caller must log the whole state ([`Machine::whole`]) before it goes on.
+    /// Applies a configuration and returns the staleness markers of the results that end. The
+    /// caller must log the whole state ([`Machine::whole`]) before the next batch.
     pub(super) fn configure(&mut self, spec: &AggregationSpec) -> Batch {
         let mut ends = Batch::default();
         let mut push_end = |output: &Output, end: i64| {
@@ -259,7 +261,8 @@ impl Machine {
         ends
     }
 
-    /// The first lane of `group`: those it had, or new ones in a place that is free.
+    /// Returns the index of the first lane of `group`: its existing lanes, or new ones at a free
+    /// position.
     fn lanes_of(&mut self, group: &GroupSpec) -> usize {
         let is_own = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.group == group.name);
         let known = self.lanes.iter().position(is_own);
@@ -283,8 +286,8 @@ impl Machine {
         base
     }
 
-    /// Takes the samples of `source` up to `time_max`. An error says that the source cannot stand,
-    /// and nothing changed.
+    /// Aggregates the samples of `source` up to `time_max`. If it fails, because the source is
+    /// invalid, the state is unchanged.
     pub(super) fn take(
         &mut self,
         source: &mut dyn Source,
@@ -295,11 +298,11 @@ impl Machine {
         let batch = source.batch();
         let mut taken = Taken::default();
         if self.look_up.oldest > self.look_up.newest {
-            // No sample that the store would take.
+            // The batch has no sample that the store would accept.
             return Ok(taken);
         }
         if self.data_time == i64::MIN {
-            // The interval of the oldest sample is not over.
+            // The interval of the oldest sample has not ended.
             self.data_time = self.look_up.oldest.saturating_sub(1);
         }
         self.begin_lanes();
@@ -318,8 +321,8 @@ impl Machine {
         Ok(taken)
     }
 
-    /// Takes the samples of series `i`; whether it is not to be stored. What does not add up with a
-    /// result is.
+    /// Aggregates series `i`. Returns true if its raw samples must not be stored; incompatible
+    /// samples are stored.
     #[inline]
     fn take_series(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
         let first = match self.look_up.found[i] {
@@ -353,8 +356,8 @@ impl Machine {
         drops && fits
     }
 
-    /// Takes the sample of a series that has one float and one entry, as nearly all have; whether
-    /// it is not to be stored. For all others it does nothing.
+    /// Fast path for a series with one float and one entry, as nearly all are: returns whether its
+    /// raw sample must not be stored, or `None`, without changes, for any other series.
     #[inline]
     fn take_sole(
         &mut self,
@@ -379,7 +382,7 @@ impl Machine {
         Some(drops && verdict != Verdict::Mixed)
     }
 
-    /// Takes the samples of series `i` whose source ended with an earlier series of the batch.
+    /// Aggregates series `i`, whose source ended with an earlier series of the same batch.
     #[cold]
     fn take_ended(
         &mut self,
@@ -397,8 +400,8 @@ impl Machine {
         fits && ended.iter().any(|(_, entry)| entry.has(Entry::DROPS))
     }
 
-    /// Takes the samples of series `i` for one of its entries; whether all of them add up with its
-    /// result.
+    /// Adds the samples of series `i` to one of its entries; returns whether all of them are
+    /// compatible with its result.
     #[inline]
     fn take_samples(
         &mut self,
@@ -433,9 +436,9 @@ impl Machine {
         fits
     }
 
-    /// Takes a sample of the source that `entry` was when its series came; where it ended since, a
-    /// new one begins. Leaves in `at` where the source is then, unless it ended. Returns whether
-    /// the sample adds up with its result.
+    /// Adds a sample to the source that `entry` was at the start of its series; if that has ended
+    /// since, creates a new one. Updates `at` to the number of the source, or `None` if the sample
+    /// ended it. Returns whether the sample is compatible with its result.
     #[inline]
     fn take_sample(
         &mut self,
@@ -461,7 +464,7 @@ impl Machine {
         verdict != Verdict::Mixed
     }
 
-    /// A source like `entry`, which ended; none if there is no place.
+    /// Creates a source like `entry`, which has ended; returns `None` if the lane is full.
     #[cold]
     fn create_again(&mut self, place: usize, entry: Entry) -> Option<u32> {
         let slot = self.lanes[place].as_mut()?;
@@ -472,7 +475,7 @@ impl Machine {
         Some(at)
     }
 
-    /// Counts what became of the samples of a batch.
+    /// Adds the verdicts of a batch to the metrics.
     fn count(&mut self) {
         for group in &self.groups {
             for slot in self.lanes[group.base..][..LANES].iter_mut().flatten() {
@@ -481,7 +484,7 @@ impl Machine {
         }
     }
 
-    /// Lets lanes that never wrote begin with the intervals that are not over.
+    /// Starts lanes without written intervals at the newest interval that has ended.
     fn begin_lanes(&mut self) {
         for group in &self.groups {
             for slot in self.lanes[group.base..][..LANES].iter_mut().flatten() {
@@ -494,7 +497,7 @@ impl Machine {
         }
     }
 
-    /// Ends the intervals that are over by data time.
+    /// Flushes the intervals that have ended by data time.
     fn flush_due(&mut self, results: &mut Batch) {
         let mut gone = Vec::new();
         for group in &self.groups {
@@ -536,7 +539,7 @@ impl Machine {
         }
     }
 
-    /// The groups, what they counted, and how large their state is.
+    /// Returns the groups with their counters and the size of their state.
     pub(super) fn sizes(&self) -> Vec<(String, Arc<GroupCounts>, Sizes)> {
         let of_group = |group: &Group| {
             let mut sizes = Sizes::default();
@@ -545,14 +548,14 @@ impl Machine {
                 sizes.outputs += slot.lane.output_count();
                 sizes.bytes += slot.lane.memory_bytes();
             }
-            // One table knows the sources of all groups.
+            // All groups share one table of sources: split its memory by their numbers of sources.
             sizes.bytes += sizes.sources * self.sources.memory_bytes() / self.sources.len().max(1);
             (group.spec.name.clone(), group.counts.clone(), sizes)
         };
         self.groups.iter().map(of_group).collect()
     }
 
-    /// Everything but what is found again: for tests that compare states.
+    /// Returns the state without caches, for tests that compare states.
     #[cfg(test)]
     pub(super) fn state(&self) -> Vec<u8> {
         let mut state = Vec::new();
@@ -563,8 +566,8 @@ impl Machine {
     }
 }
 
-/// Whether all that series `i` brings was taken. Samples of the future are not: what has some goes
-/// to the store, whatever the rule says.
+/// Returns whether all samples of series `i` were aggregated. A series with samples after
+/// `time_max` is stored, whatever the rule says.
 #[inline]
 fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
     match batch.sole_float(i) {
@@ -578,14 +581,14 @@ fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
     }
 }
 
-/// The end of the newest interval that is over for so long at `time`.
+/// Returns the end of the newest interval that ended at least `for_ms` before `time`.
 fn newest_end(spec: &GroupSpec, time: TimestampMs, for_ms: i64) -> TimestampMs {
     let over = time.saturating_sub(for_ms.max(0));
     let interval_ms = spec.interval_ms.max(1);
     over.saturating_sub(over.rem_euclid(interval_ms))
 }
 
-/// A group without rules that has the times of `lane`.
+/// Returns a group without rules that has the parameters of `lane`.
 fn gone_group(lane: &Lane) -> GroupSpec {
     GroupSpec {
         name: String::new(),

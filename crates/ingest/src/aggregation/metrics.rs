@@ -1,10 +1,10 @@
-//! What aggregation counts, by group.
+//! Metrics of aggregation, one set for each group.
 
 use super::lane::Verdict;
 use firn_model::metrics::{Counter, Sink, Value};
 use std::sync::Arc;
 
-/// Counts of one group.
+/// The counters of one group.
 #[derive(Debug, Default)]
 pub(super) struct GroupCounts {
     pub(super) samples: Counter,
@@ -18,7 +18,7 @@ pub(super) struct GroupCounts {
 }
 
 impl GroupCounts {
-    /// Adds so many of each verdict.
+    /// Adds the number of samples with each verdict.
     pub(super) fn add(&self, verdicts: [u64; Verdict::COUNT]) {
         let counters = [
             (Verdict::Counted, &self.samples),
@@ -36,7 +36,7 @@ impl GroupCounts {
     }
 }
 
-/// How large the state of a group is.
+/// The size of a group's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) sources: usize,
@@ -44,10 +44,10 @@ pub(super) struct Sizes {
     pub(super) bytes: usize,
 }
 
-/// A group by its name, what it counted, and how large its state is.
+/// A group with its name, counters and size.
 pub(super) type GroupMetrics = (String, Arc<GroupCounts>, Sizes);
 
-/// Gives the metrics of all groups to `sink`.
+/// Writes the metrics of all groups to `sink`.
 pub(super) fn collect(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     collect_counts(sink, groups);
     collect_sizes(sink, groups);

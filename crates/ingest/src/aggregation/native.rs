@@ -1,8 +1,8 @@
-//! Native histograms: by how much a source grew, and what results add up to.
+//! Aggregates native histograms: the increase of a source, and the sums of results.
 //!
-//! Counts of integer histograms add up exactly; the sum of observations is a compensated one.
-//! Invariant: what is added to an [`Observations`] has buckets of its kind, exponential or custom;
-//! callers ask [`Observations::takes`] first.
+//! Counts of integer histograms add up exactly; the sum of observations uses Kahan summation.
+//! Invariant: all histograms in an [`Observations`] have the same kind of buckets, exponential or
+//! custom; callers must check [`Observations::takes`] first.
 
 use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
 use super::failpoints::{self, Flaw};
@@ -16,16 +16,16 @@ use firn_model::labels::push_uvarint;
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use firn_wire::remote_write::{decode_histogram, encode_histogram};
 
-/// Observations of many histograms, added up.
+/// The sum of many histograms.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observations {
-    /// Buckets and counts; its sum is not kept.
+    /// Buckets and counts; its field `sum` is not used.
     buckets: FloatHistogram,
     sum: Kahan,
 }
 
 impl Observations {
-    /// No observation yet, in buckets like those of `histogram`.
+    /// Returns an empty sum with the kind of buckets of `histogram`.
     pub(super) fn none_like(histogram: &Histogram) -> Self {
         Self {
             buckets: FloatHistogram::empty_like(&FloatHistogram::from(histogram)),
@@ -33,19 +33,19 @@ impl Observations {
         }
     }
 
-    /// Whether `histogram` can be added.
+    /// Returns whether `histogram` has the same kind of buckets.
     pub(super) fn takes(&self, histogram: &Histogram) -> bool {
         self.buckets.is_custom() == histogram.has_custom_buckets()
     }
 
-    /// Adds others; what has buckets of the other kind is left out.
+    /// Adds another sum; ignores one with the other kind of buckets.
     pub(super) fn add(&mut self, other: &Self) {
         if self.buckets.add(&other.buckets).is_ok() {
             self.sum = self.sum.merge(other.sum);
         }
     }
 
-    /// As a sample shows them.
+    /// Returns the sum as the histogram of a sample.
     pub(super) fn value(&self) -> Histogram {
         let mut histogram = self.buckets.clone();
         histogram.compact();
@@ -54,19 +54,19 @@ impl Observations {
         histogram.into()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.buckets.heap_bytes()
     }
 
-    /// Appends them.
+    /// Appends the encoded sum.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         push_histogram(out, 0, &self.buckets.clone().into());
         push_float(out, self.sum.sum);
         push_float(out, self.sum.lost);
     }
 
-    /// Reads what [`Observations::encode`] wrote.
+    /// Reads a sum that [`Observations::encode`] wrote.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let buckets = FloatHistogram::from(&read_histogram(reader)?.histogram);
         let sum = Kahan::new(reader.float()?, reader.float()?);
@@ -74,24 +74,24 @@ impl Observations {
     }
 }
 
-/// The total of a counter that is made of histograms, and what waits for the end of its interval.
+/// The total of a counter of histograms, with increments that wait for the end of their interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NativeTotal {
-    /// None before the first source.
+    /// The total; `None` before the first source.
     total: Option<Observations>,
-    /// Increments of intervals that were not written, by end.
+    /// Increments of intervals that are not written yet, by the end of the interval.
     pub(super) pending: Vec<(i64, Observations)>,
 }
 
 impl NativeTotal {
-    /// Whether `histogram` adds up with what is there.
+    /// Returns whether `histogram` is compatible with the total.
     pub(super) fn takes(&self, histogram: &Histogram) -> bool {
         let total = self.total.as_ref();
         total.is_none_or(|total| total.takes(histogram))
     }
 
-    /// Counts an increment in the interval that ends at `end`. `like` is the histogram that it
-    /// came with.
+    /// Adds an increment to the interval that ends at `end`. `like` is the histogram that caused
+    /// it.
     pub(super) fn count(&mut self, end: i64, like: &Histogram, increment: Option<FloatHistogram>) {
         self.total
             .get_or_insert_with(|| Observations::none_like(like));
@@ -99,7 +99,7 @@ impl NativeTotal {
         else {
             return;
         };
-        // What is no number would stay in the total for ever.
+        // A total with NaN or infinity would never recover.
         let sum = match buckets.sum.is_finite() {
             true => Kahan::new(buckets.sum, 0.0),
             false => Kahan::default(),
@@ -113,7 +113,8 @@ impl NativeTotal {
         }
     }
 
-    /// Moves what waits for ends up to `end` into the total; whether there was something.
+    /// Moves the increments of intervals up to `end` into the total; returns whether there were
+    /// any.
     pub(super) fn settle(&mut self, end: i64) -> bool {
         let before = self.pending.len();
         let total = &mut self.total;
@@ -128,19 +129,19 @@ impl NativeTotal {
         self.pending.len() < before
     }
 
-    /// What a sample of the result holds.
+    /// Returns the total as the histogram of a sample.
     pub(super) fn value(&self) -> Option<Histogram> {
         self.total.as_ref().map(Observations::value)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let pending = self.pending.iter().map(|(_, grown)| grown);
         let all = self.total.iter().chain(pending);
         size_of::<Self>() + all.map(Observations::memory_bytes).sum::<usize>()
     }
 
-    /// Appends the state.
+    /// Appends the encoded state.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         push_uvarint(out, u64::from(self.total.is_some()));
         if let Some(total) = &self.total {
@@ -157,7 +158,7 @@ impl NativeTotal {
         }
     }
 
-    /// Reads what [`NativeTotal::encode`] wrote.
+    /// Reads the state that [`NativeTotal::encode`] wrote.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let total = match reader.unsigned()? {
             0 => None,
@@ -171,9 +172,9 @@ impl NativeTotal {
     }
 }
 
-/// By how much a source grew with a sample that is newer than `newest`, which is what is remembered
-/// of it. As [`super::lane`]'s counters: a reset counts from zero, and so does a first sample whose
-/// start lies behind `remembered_since`.
+/// Returns the increase of a source with a sample that is newer than `newest`, its previous one.
+/// Like the float counters of [`super::lane`]: after a reset the counter restarted at zero, and so
+/// it did before a first sample whose start timestamp is after `remembered_since`.
 pub(super) fn growth(
     newest: Option<(i64, &Histogram)>,
     sample: &HistogramSample,
@@ -190,23 +191,23 @@ pub(super) fn growth(
         return Some(now);
     }
     let mut grown = now;
-    // Buckets of another kind are a reset, so that the difference exists.
+    // Other kinds of buckets count as a reset, so that the difference exists.
     grown.subtract(&before).ok().map(|_| grown)
 }
 
-/// What is made of the histograms of many gauges at one instant.
+/// The aggregation of the histograms of many gauges at one instant.
 #[derive(Clone, Debug)]
 pub(super) struct NativeFold {
     of: Option<Of>,
     accumulator: Option<Accumulator>,
-    /// The newest, for `last`.
+    /// Newest histogram, for the operator `last`.
     newest: Option<(i64, Histogram)>,
-    /// Exponential and custom buckets met: there is no result, as in a query.
+    /// True if exponential and custom buckets were mixed: there is no result, as in a query.
     is_mixed: bool,
 }
 
 impl NativeFold {
-    /// A sum or a mean; without one the newest histogram.
+    /// Returns an empty sum or mean; with `None`, the newest histogram becomes the result.
     pub(super) fn new(of: Option<Of>) -> Self {
         Self {
             of,
@@ -216,7 +217,7 @@ impl NativeFold {
         }
     }
 
-    /// Takes a histogram of `time`.
+    /// Adds a histogram with its timestamp.
     pub(super) fn add(&mut self, time: i64, histogram: &Histogram) {
         let Some(of) = self.of else {
             if self
@@ -235,7 +236,7 @@ impl NativeFold {
         }
     }
 
-    /// The result; none without a histogram.
+    /// Returns the result; `None` without histograms or with mixed buckets.
     pub(super) fn result(self) -> Option<Histogram> {
         if self.is_mixed {
             return None;
@@ -249,7 +250,7 @@ impl NativeFold {
     }
 }
 
-/// A histogram that is a staleness marker.
+/// Returns a histogram that is a staleness marker.
 pub(super) fn stale_histogram() -> Histogram {
     Histogram {
         reset_hint: ResetHint::Unknown,
@@ -268,14 +269,14 @@ pub(super) fn stale_histogram() -> Histogram {
     }
 }
 
-/// Appends a histogram of `time` behind its length, as remote write has it.
+/// Appends a histogram with its timestamp in the encoding of remote write, preceded by its length.
 pub(super) fn push_histogram(out: &mut Vec<u8>, time: i64, histogram: &Histogram) {
     let mut message = Vec::new();
     encode_histogram(&mut message, time, histogram);
     push_bytes(out, &message);
 }
 
-/// Reads what [`push_histogram`] wrote; its start is not known.
+/// Reads a histogram that [`push_histogram`] wrote, without a start timestamp.
 pub(super) fn read_histogram(reader: &mut Reader<'_>) -> Result<HistogramSample, Malformed> {
     let sample = decode_histogram(reader.bytes()?).map_err(|_| Malformed("histogram"))?;
     let exponential = EXPONENTIAL_SCHEMA_MIN..=EXPONENTIAL_SCHEMA_MAX;

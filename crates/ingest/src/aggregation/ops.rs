@@ -1,13 +1,13 @@
-//! The operations that change a lane, as the journal keeps them.
+//! The operations that change a lane, in the encoding of the journal.
 //!
-//! A sample takes three bytes in the steady state: how far its source is from the one before, and
-//! by how much its value grew.
+//! In the steady state a sample takes three bytes: the difference of its source number to the
+//! previous one, and the change of its value.
 //!
 //! ```text
-//! op = varint (source, from the one before, zigzag) * 4 + form
-//!   form 0: value step zigzag, the time is that of the sample before
-//!   form 1: flags u8, then what they say
-//! or varint 3, a code, and what it is of
+//! op = varint (difference of the source number, zigzag) * 4 + form
+//!   form 0: value step zigzag, the time is that of the previous sample
+//!   form 1: flags u8, then the fields that they select
+//! or varint 3, a code, and its fields
 //! ```
 
 use super::code::{
@@ -24,13 +24,13 @@ use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::START_UNKNOWN;
 
-/// A sample at the time of the one before, with a whole step.
+/// A sample with the timestamp of the previous one and an integer step.
 const SHORT: u64 = 0;
 
 /// Any other sample.
 const LONG: u64 = 1;
 
-/// No sample.
+/// An operation that is not a sample.
 const OTHER: u64 = 3;
 
 const HAS_TIME: u8 = 1;
@@ -44,7 +44,7 @@ const FLUSH: u8 = 3;
 const SKIP: u8 = 4;
 const HISTOGRAM: u8 = 5;
 
-/// Operations on one lane since the last record.
+/// The operations on one lane since the last record.
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     pub(super) bytes: Vec<u8>,
@@ -53,13 +53,13 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// Empties the list and keeps its memory.
+    /// Removes all operations but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         (self.entry, self.time) = (0, 0);
     }
 
-    /// A sample of the source `at`, whose value is `base` so far.
+    /// Appends a sample of the source `at`, whose previous value is `base`.
     #[inline]
     pub(super) fn push_sample(&mut self, at: u32, base: f64, sample: &Sample) {
         let distance = zigzag(i64::from(at) - i64::from(self.entry)) * 4;
@@ -94,7 +94,7 @@ impl Ops {
         }
     }
 
-    /// A histogram of the source `at`.
+    /// Appends a histogram of the source `at`.
     pub(super) fn push_histogram(&mut self, at: u32, sample: &HistogramSample) {
         self.push_other(HISTOGRAM);
         push_uvarint(&mut self.bytes, u64::from(at));
@@ -106,7 +106,7 @@ impl Ops {
         push_histogram(&mut self.bytes, sample.time, &sample.histogram);
     }
 
-    /// A new source.
+    /// Appends the creation of a source.
     pub(super) fn push_create(&mut self, at: u32, print: Fingerprint, output: u32) {
         self.push_other(CREATE);
         push_uvarint(&mut self.bytes, u64::from(at));
@@ -114,13 +114,13 @@ impl Ops {
         push_uvarint(&mut self.bytes, u64::from(output));
     }
 
-    /// A source that no rule has any more.
+    /// Appends the removal of a source that no rule matches any more.
     pub(super) fn push_remove(&mut self, at: u32) {
         self.push_other(REMOVE);
         push_uvarint(&mut self.bytes, u64::from(at));
     }
 
-    /// A new output, which begins with the interval up to `end`.
+    /// Appends the creation of an output, whose first interval ends at `end`.
     pub(super) fn push_output(&mut self, at: u32, output: &Output, end: i64) {
         self.push_other(OUTPUT);
         push_uvarint(&mut self.bytes, u64::from(at));
@@ -130,7 +130,7 @@ impl Ops {
         push_signed(&mut self.bytes, end);
     }
 
-    /// The end of an interval.
+    /// Appends the end of an interval.
     pub(super) fn push_flush(&mut self, end: i64) {
         if failpoints::has(Flaw::ForgetsFlush) {
             return;
@@ -139,7 +139,7 @@ impl Ops {
         push_signed(&mut self.bytes, end);
     }
 
-    /// Intervals without results.
+    /// Appends a skip of intervals without results.
     pub(super) fn push_skip(&mut self, end: i64) {
         self.push_other(SKIP);
         push_signed(&mut self.bytes, end);
@@ -151,8 +151,8 @@ impl Ops {
     }
 }
 
-/// Does to `lane` what `bytes` say. A source that is not there is passed over: what was read before
-/// the lane's snapshot was damaged.
+/// Applies the operations in `bytes` to `lane`. Sources that do not exist are ignored: the record
+/// with their creation was damaged.
 pub(super) fn replay(lane: &mut Lane, bytes: &[u8]) -> Result<(), Malformed> {
     let mut reader = Reader(bytes);
     let (mut entry, mut time) = (0i64, 0i64);
@@ -223,7 +223,7 @@ fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malforme
     Ok(())
 }
 
-/// A number below what a lane may have of anything.
+/// Reads a number that is below the limit of entries in a lane.
 fn place(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
     let at = reader.small()?;
     match (at as usize) < ENTRIES_MAX {

@@ -1,11 +1,11 @@
-//! One series of results: the total of a counter, or what a gauge was last.
+//! One result series: the total of a counter, or the latest value of a gauge.
 //!
 //! ```text
 //! created -> written at each end while a source lives -> staleness marker -> forgotten
 //! ```
 //!
-//! Increments wait in the interval of their sample, or in the next one that is not written, so that
-//! the total is exact whenever they come.
+//! Increments wait in the interval of their sample, or in the next one that is not written yet, so
+//! that the total is exact whatever the order of arrival.
 
 use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
 use super::failpoints::{self, Flaw};
@@ -14,33 +14,33 @@ use super::spec::Kind;
 use firn_model::kahan::Kahan;
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
 
-/// When a counter has a source: results are written of ends from the first number to before the
-/// second, which is the greatest there is while the span goes on.
+/// A period in which a counter has a source: results are written from the first timestamp to before
+/// the second, which is `i64::MAX` while the period continues.
 type Span = (i64, i64);
 
-/// What samples a result is made of.
+/// The sample type of a result's sources.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
     /// Floats.
     Float,
-    /// Native histograms, of which a counter has a total.
+    /// Native histograms, with the total if the result is a counter.
     Native(Box<NativeTotal>),
-    /// Floats or histograms: what matters is that they are there.
+    /// Floats or histograms, of which only the presence counts.
     Any,
 }
 
 impl Form {
-    /// Whether floats count in it.
+    /// Returns whether floats are accepted.
     pub(super) fn takes_floats(&self) -> bool {
         !matches!(self, Self::Native(_))
     }
 
-    /// Whether histograms count in it.
+    /// Returns whether histograms are accepted.
     pub(super) fn takes_histograms(&self) -> bool {
         !matches!(self, Self::Float)
     }
 
-    /// Its code, beside that of the kind.
+    /// Returns the code of the form, which the journal combines with that of the kind.
     fn code(&self) -> u8 {
         match self {
             Self::Float => 0,
@@ -50,37 +50,37 @@ impl Form {
     }
 }
 
-/// See the module.
+/// The state of one result series.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Output {
-    /// The identity of its rule.
+    /// Identity of its rule.
     pub(super) rule: u64,
-    /// The number of its rule in the group, as configured.
+    /// Index of its rule in the configured group.
     pub(super) index: usize,
-    /// What it is.
+    /// Counter or gauge.
     pub(super) kind: Kind,
-    /// What it is made of.
+    /// Sample type of its sources.
     pub(super) form: Form,
-    /// Its labels, the name included.
+    /// Labels of the result, including the metric name.
     pub(super) labels: Labels,
-    /// When the total was zero.
+    /// Timestamp at which the total was zero, written as the start timestamp.
     pub(super) start: i64,
-    /// All increments of the intervals that were written.
+    /// Sum of the increments in written intervals.
     pub(super) total: Kahan,
-    /// Increments of intervals that were not, by end.
+    /// Increments of intervals that are not written yet, by the end of the interval.
     pub(super) pending: Vec<(i64, Kahan)>,
-    /// When a counter has a source, as far as that is not written.
+    /// Periods in which a counter has a source, as far as they are not written.
     pub(super) spans: Vec<Span>,
-    /// The time of the newest sample of a counter.
+    /// Timestamp of the newest sample, for a counter.
     pub(super) newest: i64,
-    /// Sources that count in it.
+    /// Number of its sources.
     pub(super) entries: u32,
-    /// Whether the newest sample that was written of it is no staleness marker.
+    /// True if the latest written sample is not a staleness marker.
     pub(super) is_written: bool,
 }
 
 impl Output {
-    /// One that begins with the interval that ends at `end`.
+    /// Returns an output whose first interval ends at `end`.
     pub(super) fn new(
         rule: u64,
         (kind, form): (Kind, Form),
@@ -104,13 +104,13 @@ impl Output {
         }
     }
 
-    /// Counts an increment of a sample of `time` in the interval that ends at `end`.
+    /// Counts an increment of a sample at `time` in the interval that ends at `end`.
     #[inline]
     pub(super) fn count(&mut self, time: i64, end: i64, increment: f64, lookback_ms: i64) {
         let silent_from = self.newest.saturating_add(lookback_ms);
         match self.spans.last_mut() {
             Some((from, i64::MAX)) if time < silent_from => {
-                // Another source may come late.
+                // A late sample of another source can extend the period backwards.
                 if end < *from {
                     *from = end;
                 }
@@ -132,7 +132,7 @@ impl Output {
         }
     }
 
-    /// Notes that a source ended at `time`; the last one ends the span.
+    /// Records that a source ended at `time`; the end of the last source ends the period.
     pub(super) fn end_source(&mut self, time: i64) {
         if self.entries == 0
             && let Some((_, until @ i64::MAX)) = self.spans.last_mut()
@@ -141,7 +141,7 @@ impl Output {
         }
     }
 
-    /// Whether a counter has a source at `end`. Spans that are over then are forgotten.
+    /// Returns whether a counter has a source at `end`. Removes periods that have ended by then.
     pub(super) fn has_source(&mut self, end: i64, lookback_ms: i64) -> bool {
         let silent_from = self.newest.saturating_add(lookback_ms);
         self.spans
@@ -149,7 +149,8 @@ impl Output {
         self.spans.iter().any(|(from, _)| *from <= end)
     }
 
-    /// Moves what waits for ends up to `end` into the total; whether there was something.
+    /// Moves the increments of intervals up to `end` into the total; returns whether there were
+    /// any.
     pub(super) fn settle(&mut self, end: i64) -> bool {
         let before = self.pending.len();
         let total = &mut self.total;
@@ -166,19 +167,19 @@ impl Output {
         }
     }
 
-    /// Whether increments wait for the end of their interval.
+    /// Returns whether increments wait for the end of their interval.
     fn has_pending(&self) -> bool {
         let is_native = matches!(&self.form, Form::Native(total) if !total.pending.is_empty());
         is_native || !self.pending.is_empty()
     }
 
-    /// Whether nothing is left to say of it.
+    /// Returns whether the output will never be written again and can be removed.
     pub(super) fn is_over(&self) -> bool {
         let has_more = self.has_pending() || !self.spans.is_empty();
         self.entries == 0 && !self.is_written && !has_more
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let native = match &self.form {
             Form::Native(total) => total.memory_bytes(),
@@ -191,7 +192,7 @@ impl Output {
             + self.spans.capacity() * size_of::<Span>()
     }
 
-    /// Appends its state.
+    /// Appends the encoded state.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.rule.to_le_bytes());
         out.push(self.code());
@@ -219,12 +220,12 @@ impl Output {
         }
     }
 
-    /// What stands for kind and form.
+    /// Returns the journal code for kind and form.
     pub(super) fn code(&self) -> u8 {
         self.kind as u8 | self.form.code() << 1
     }
 
-    /// Reads what [`Output::encode`] wrote.
+    /// Reads the state that [`Output::encode`] wrote.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let rule = u64::from_le_bytes(reader.array()?);
         let (kind, mut form) = read_kind(reader)?;
@@ -260,7 +261,8 @@ impl Output {
     }
 }
 
-/// What a result is and what it is made of, by [`Output::code`]; without a total.
+/// Reads the kind of a result and the sample type of its sources from an [`Output::code`]; a total
+/// starts empty.
 pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<(Kind, Form), Malformed> {
     let code = reader.byte()?;
     let kind = match code & 1 {
@@ -275,7 +277,7 @@ pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<(Kind, Form), Malform
     }
 }
 
-/// Labels in canonical form.
+/// Reads labels, which must be in canonical form.
 pub(super) fn read_labels(reader: &mut Reader<'_>) -> Result<Labels, Malformed> {
     let bytes = reader.bytes()?;
     match is_canonical(bytes) {

@@ -1,12 +1,12 @@
-//! A batch with the fingerprints of its series, which aggregation and the store look up both.
+//! A batch with the fingerprints of its series, which aggregation and the store share.
 //!
-//! Invariant: the fingerprints are those of the series of the batch, one each, or there are none.
+//! Invariant: there is exactly one fingerprint for each series of the batch, or none at all.
 
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
 use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 
-/// See the module.
+/// Wraps a source and adds fingerprints to it.
 pub(crate) struct Printed<'a> {
     source: &'a mut dyn Source,
     hash: Option<SeriesHash>,
@@ -14,7 +14,7 @@ pub(crate) struct Printed<'a> {
 }
 
 impl<'a> Printed<'a> {
-    /// Hashes the keys of `source` by `hash`, if that is of their format.
+    /// Hashes the keys of `source` with `hash`, if they have the format that the hash requires.
     pub(crate) fn new(source: &'a mut dyn Source, hash: Option<SeriesHash>) -> Self {
         let batch = source.batch();
         let hash = hash.filter(|hash| batch.has_keys_of(hash.format));

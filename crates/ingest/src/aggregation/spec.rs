@@ -1,7 +1,8 @@
-//! What is to be aggregated, as plain data: the settings make it of the config's expressions.
+//! The aggregation rules as plain data, which the settings derive from the expressions in the
+//! configuration.
 //!
-//! Invariant: two rules with equal [`RuleSpec::identity`] give equal series of equal values, so
-//! that the state of one may go on as that of the other after a reload.
+//! Invariant: two rules with equal [`RuleSpec::identity`] produce equal series with equal values,
+//! so that the state of one can be continued by the other after a reload.
 
 use firn_model::histogram::float::Of;
 use firn_model::histogram::{Histogram, ResetHint};
@@ -10,71 +11,72 @@ use firn_model::matcher::{MatchOp, Matcher};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Groups that one process may have: what the numbers of lanes allow.
+/// Largest number of groups in a process, limited by the numbering of lanes.
 pub const GROUPS_MAX: usize = 128;
 
-/// Endings of the names of counters, where no metadata says what a metric is.
+/// Suffixes of counter names, for metrics without known metadata.
 const COUNTER_ENDINGS: [&[u8]; 4] = [b"_total", b"_bucket", b"_count", b"_sum"];
 
-/// All groups.
+/// The aggregation configuration of a store: all groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AggregationSpec {
-    /// The groups; their names differ.
+    /// The groups, with distinct names.
     pub groups: Vec<GroupSpec>,
 }
 
-/// Rules that are written together.
+/// Rules with common time parameters, whose results are written together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSpec {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// How far the ends of intervals are apart; above zero.
+    /// Length of an interval in milliseconds; greater than zero.
     pub interval_ms: i64,
-    /// How long after the end of an interval its result is written, at the latest, by data time.
+    /// Largest delay between the end of an interval and its result, in milliseconds of data time.
     pub delay_ms: i64,
-    /// How long a silent source counts; above zero.
+    /// Time in milliseconds for which a silent source still counts; greater than zero.
     pub lookback_ms: i64,
-    /// Its rules.
+    /// Rules of the group.
     pub rules: Arc<[RuleSpec]>,
 }
 
-/// What is made of the values of the sources.
+/// The aggregation operator of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
-    /// The sum: of counters a counter.
+    /// The sum; the sum of counters is a counter.
     Sum,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The mean.
+    /// The arithmetic mean.
     Avg,
-    /// How many sources there are.
+    /// The number of sources.
     Count,
-    /// One, if there is a source.
+    /// One, if there is at least one source.
     Group,
-    /// The newest; of several at one time the greatest.
+    /// The newest value; the greatest of those with the same timestamp.
     Last,
-    /// The standard deviation of all.
+    /// The population standard deviation.
     Stddev,
-    /// The variance of all.
+    /// The population variance.
     Stdvar,
-    /// The value that this share of all is not above.
+    /// The quantile with this share of values at or below it.
     Quantile(f64),
 }
 
 impl Op {
-    /// Whether it matters only that a source is there, whatever its samples are.
+    /// Returns whether only the presence of sources matters, and not their values.
     pub(super) fn counts_series(self) -> bool {
         matches!(self, Self::Count | Self::Group)
     }
 
-    /// Whether native histograms are sources; as in a query, the others pass them over.
+    /// Returns whether native histograms can be sources; the other operators ignore them, as in a
+    /// query.
     pub(super) fn takes_natives(self) -> bool {
         matches!(self, Self::Sum | Self::Avg | Self::Last) || self.counts_series()
     }
 
-    /// What is made of histograms of gauges: none for the newest.
+    /// Returns the aggregation of gauge histograms: `None` for the newest one.
     pub(super) fn of_natives(self) -> Option<Of> {
         match self {
             Self::Sum => Some(Of::Sum),
@@ -84,47 +86,48 @@ impl Op {
     }
 }
 
-/// Which labels a result keeps.
+/// The labels of a source that its result keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// These.
+    /// Only these labels.
     By(Vec<String>),
-    /// All but these and the name.
+    /// All labels except for these and the metric name.
     Without(Vec<String>),
 }
 
-/// What a metric is.
+/// The kind of a metric, which decides how its samples are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It counts: what matters is by how much it grew.
+    /// A counter, of which the increases are added.
     Counter,
-    /// It goes up and down: what matters is its newest value.
+    /// A gauge, of which the newest value is used.
     Gauge,
 }
 
-/// One rule.
+/// An aggregation rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleSpec {
-    /// The name of its results.
+    /// Metric name of the results.
     pub record: String,
-    /// The expression as it is printed: it stands for what follows.
+    /// The expression in its printed form, which identifies operator, grouping and matchers.
     pub expr: String,
-    /// What is made of the values.
+    /// Aggregation operator.
     pub op: Op,
-    /// Which labels stay.
+    /// Labels that the result keeps.
     pub grouping: Grouping,
-    /// Which series are its sources: all must match.
+    /// Matchers, all of which a source must satisfy.
     pub matchers: Vec<Matcher>,
-    /// Labels that results get, sorted by name.
+    /// Labels to add to the results, sorted by name.
     pub labels: Vec<(String, String)>,
-    /// Whether sources are not stored.
+    /// True if the raw samples of the sources are not stored.
     pub drops: bool,
-    /// What the sources are, if the config says it.
+    /// Kind of the sources, if the configuration sets it.
     pub kind: Option<Kind>,
 }
 
 impl RuleSpec {
-    /// What stands for the rule in stored state: all but `drops`.
+    /// Returns the hash that identifies the rule in stored state. It covers all fields except for
+    /// `drops`.
     pub fn identity(&self) -> u64 {
         let mut hash = Xxh3::new();
         let labels = self.labels.iter().flat_map(|(name, value)| [name, value]);
@@ -136,7 +139,7 @@ impl RuleSpec {
         hash.digest()
     }
 
-    /// The name that all its sources have, if the matchers say one.
+    /// Returns the metric name of all sources, if an equality matcher specifies it.
     pub fn metric_name(&self) -> Option<&[u8]> {
         let mut names = self.matchers.iter().filter(|matcher| {
             let is_name = matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
@@ -145,13 +148,13 @@ impl RuleSpec {
         names.next().map(Matcher::value)
     }
 
-    /// Whether the series with `labels` is a source.
+    /// Returns whether the series with `labels` is a source.
     pub(super) fn takes(&self, labels: LabelsRef<'_>) -> bool {
         let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()));
         self.matchers.iter().all(matches)
     }
 
-    /// The labels of the result that the source with `labels` counts in.
+    /// Returns the labels of the result to which the source with `labels` contributes.
     pub(super) fn result_of(&self, labels: LabelsRef<'_>) -> Labels {
         let mut result = LabelsBuilder::from_labels(labels);
         match &self.grouping {
@@ -167,8 +170,8 @@ impl RuleSpec {
         result.build()
     }
 
-    /// What sources are that are native histograms, one of which is `histogram`: as the config
-    /// says, else as the histogram does.
+    /// Returns the kind of sources with native histograms, such as `histogram`: that of the
+    /// configuration, or else derived from the reset hint.
     pub(super) fn kind_of_natives(&self, histogram: &Histogram) -> Kind {
         if self.op != Op::Sum {
             return Kind::Gauge;
@@ -180,8 +183,8 @@ impl RuleSpec {
         self.kind.unwrap_or(by_hint)
     }
 
-    /// What the source named `name` is: as the config says, else as metadata does, else by the
-    /// ending of its name.
+    /// Returns the kind of the source named `name`: that of the configuration, or else of the
+    /// metadata, or else derived from the suffix of the name.
     pub(super) fn kind_of(&self, name: &[u8], metadata: Option<Kind>) -> Kind {
         if self.op != Op::Sum {
             return Kind::Gauge;

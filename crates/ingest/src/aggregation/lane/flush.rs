@@ -1,4 +1,5 @@
-//! The end of an interval: totals take in what waited, gauges are folded, silent sources go.
+//! Writes the results at the end of an interval: adds pending increments to totals, aggregates
+//! gauges, forgets silent sources.
 
 use super::Lane;
 use crate::aggregation::entries::Entry;
@@ -11,7 +12,7 @@ use firn_model::batch::{Batch, HistogramSample};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 
-/// Where results go: the rules say what is made of gauges.
+/// The destination of results, with the rules that aggregate gauges.
 pub(in crate::aggregation) struct Results<'a> {
     pub(in crate::aggregation) rules: &'a [RuleSpec],
     pub(in crate::aggregation) batch: &'a mut Batch,
@@ -41,31 +42,31 @@ impl Results<'_> {
     }
 }
 
-/// What a result is at an end.
+/// The value of a result at the end of an interval.
 #[derive(Clone, Debug)]
 enum Value {
     Float(f64),
     Native(Histogram),
 }
 
-/// What is made of gauges.
+/// The aggregation of gauges of either sample type.
 #[derive(Clone, Debug)]
 enum AnyFold {
     Float(Fold),
     Native(Box<NativeFold>),
 }
 
-/// What the sources of an output came to at an end.
+/// The sources of an output at the end of an interval.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    /// Some source has a sample that counts.
+    /// True if some source has a sample within the look-back.
     is_live: bool,
     fold: Option<AnyFold>,
 }
 
 impl Lane {
-    /// Ends the interval up to `end`, the one behind [`Lane::written`], and gives the results if
-    /// they are wanted. Returns the sources that are forgotten.
+    /// Closes the interval that ends at `end`, the next one after [`Lane::written`], and writes its
+    /// results to `results` if given. Returns the removed silent sources.
     pub(in crate::aggregation) fn flush(
         &mut self,
         end: i64,
@@ -104,13 +105,13 @@ impl Lane {
         silent
     }
 
-    /// Goes on behind `end` at once, where there is nothing to write before it.
+    /// Skips the intervals up to `end`, which have no results.
     pub(in crate::aggregation) fn skip_to(&mut self, end: i64) {
         debug_assert!(self.is_idle(), "intervals with results are not passed over");
         self.written = self.written.max(end);
     }
 
-    /// Lets the samples of gauges up to `end` be the newest of their sources.
+    /// Makes the waiting gauge samples of intervals up to `end` the newest values of their sources.
     fn settle_gauges(&mut self, end: i64) {
         self.natives.settle(end, &mut self.entries);
         while let Some(first) = self.open.first_entry() {
@@ -120,7 +121,7 @@ impl Lane {
             for waiting in first.remove() {
                 if let Some(entry) = self.entries.get_mut(waiting.entry) {
                     entry.waiting = entry.waiting.saturating_sub(1);
-                    // Of two at one time the first stays, as in the store.
+                    // Of two samples with the same timestamp the first one wins, as in the store.
                     if waiting.time > entry.time {
                         (entry.time, entry.value) = (waiting.time, waiting.value);
                     }
@@ -148,21 +149,21 @@ impl Lane {
         self.outputs.iter().map(tally).collect()
     }
 
-    /// Whether something follows from the sources themselves at `end`: the results of gauges, or
-    /// that one of them is forgotten. A look at each takes about as long as a sample of each.
+    /// Returns whether all sources must be visited at `end`, to aggregate gauges or to forget
+    /// silent ones. A visit costs about as much as a sample of each source.
     fn must_tally(&self, end: i64) -> bool {
         let is_gauge = |output: &Output| output.kind == Kind::Gauge;
         self.oldest <= self.forgotten(end) || self.outputs.iter().flatten().any(is_gauge)
     }
 
-    /// Sources without a sample behind this are forgotten at `end`: after twice the look-back, for
-    /// samples that are late by no more than that.
+    /// Returns the timestamp at which sources without a newer sample are forgotten: twice the
+    /// look-back before `end`, which accepts samples that are late by up to one look-back.
     fn forgotten(&self, end: i64) -> i64 {
         let lookback_ms = self.params.lookback_ms;
         end.saturating_sub(lookback_ms).saturating_sub(lookback_ms)
     }
 
-    /// Counts the sources that are there at `end`; returns those that are forgotten.
+    /// Counts the live sources at `end` and adds the gauges; returns the silent sources to remove.
     fn tally(&mut self, end: i64, tallies: &mut [Tally]) -> Vec<(u32, Entry)> {
         let lookback_ms = self.params.lookback_ms;
         let since = end.saturating_sub(lookback_ms);
@@ -195,7 +196,7 @@ impl Lane {
     }
 }
 
-/// What an output is at `end`; nothing if it has no source then.
+/// Returns the value of an output at `end`; `None` if it has no live source.
 fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Option<Value> {
     match (output.kind, tally.fold) {
         (Kind::Counter, _) => {
@@ -208,12 +209,12 @@ fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Op
             }
         }
         (Kind::Gauge, Some(AnyFold::Float(fold))) => fold.result().map(Value::Float),
-        // What does not add up ends the result as long as it is so, with a replay too.
+        // Incompatible histograms end the result as long as they are present, also during a replay.
         (Kind::Gauge, Some(AnyFold::Native(fold))) => match fold.result() {
             Some(histogram) => Some(Value::Native(histogram)),
             None => tally.is_live.then_some(Value::Float(stale_nan())),
         },
-        // Results are not wanted: any value will do.
+        // A replay needs no value, only whether the result exists.
         (Kind::Gauge, None) => tally.is_live.then_some(Value::Float(0.0)),
     }
 }

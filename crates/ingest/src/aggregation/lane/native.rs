@@ -1,7 +1,7 @@
-//! Native histograms of a lane: the newest of each source, and those whose interval is open.
+//! The native histograms of a lane: the newest of each source, and those whose interval is open.
 //!
-//! They stand beside the floats, which most sources are: an entry has its time in the table of all
-//! entries, and the value there says only whether it is a staleness marker.
+//! They are stored apart from the floats, which most sources have: the timestamp is in the table of
+//! all entries, and the value there only distinguishes staleness markers.
 
 use super::{Lane, Verdict, refusal};
 use crate::aggregation::code::{Malformed, Reader, push_signed};
@@ -17,39 +17,39 @@ use firn_model::labels::push_uvarint;
 use firn_model::sample::stale_nan;
 use std::collections::{BTreeMap, HashSet};
 
-/// See the module.
+/// Newest and waiting histograms of the sources in a lane.
 #[derive(Debug, Default)]
 pub(super) struct Natives {
-    /// The newest histogram of each source that has one, by the number of its entry.
+    /// Newest histogram of each source that has one, by entry number.
     newest: BTreeMap<u32, Histogram>,
-    /// Samples of gauges, by the end of their interval, with the numbers of their entries.
+    /// Waiting gauge samples with their entry numbers, by the end of their interval.
     open: BTreeMap<i64, Vec<(u32, HistogramSample)>>,
 }
 
 impl Natives {
-    /// Whether nothing waits.
+    /// Returns whether no sample is waiting.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// The newest histogram of a source.
+    /// Returns the newest histogram of a source.
     pub(super) fn newest(&self, at: u32) -> Option<&Histogram> {
         self.newest.get(&at)
     }
 
-    /// Forgets the newest histogram of a source.
+    /// Removes the newest histogram of a source.
     pub(super) fn remove(&mut self, at: u32) {
         self.newest.remove(&at);
     }
 
-    /// Forgets what waits of these sources.
+    /// Removes the waiting samples of these sources.
     pub(super) fn forget_open(&mut self, sources: &HashSet<u32>) {
         for waiting in self.open.values_mut() {
             waiting.retain(|(entry, _)| !sources.contains(entry));
         }
     }
 
-    /// Lets the samples of gauges up to `end` be the newest of their sources.
+    /// Makes the waiting gauge samples of intervals up to `end` the newest values of their sources.
     pub(super) fn settle(&mut self, end: i64, entries: &mut Entries) {
         while let Some(first) = self.open.first_entry() {
             if *first.key() > end && !failpoints::has(Flaw::SettlesEarly) {
@@ -60,7 +60,7 @@ impl Natives {
                     continue;
                 };
                 entry.waiting = entry.waiting.saturating_sub(1);
-                // Of two at one time the first stays, as in the store.
+                // Of two samples with the same timestamp the first one wins, as in the store.
                 if sample.time > entry.time {
                     set_newest(entry, &sample);
                     self.newest.insert(at, sample.histogram);
@@ -69,7 +69,7 @@ impl Natives {
         }
     }
 
-    /// Moves what is open to other ends.
+    /// Moves waiting samples to other interval ends.
     pub(super) fn move_ends(&mut self, end_of: impl Fn(i64) -> i64) {
         for waiting in std::mem::take(&mut self.open).into_values().flatten() {
             let end = end_of(waiting.1.time);
@@ -77,14 +77,14 @@ impl Natives {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let open = self.open.values().flatten().map(|(_, s)| &s.histogram);
         let all = self.newest.values().chain(open);
         all.map(Histogram::memory_bytes).sum()
     }
 
-    /// Appends the state; nothing if there is none.
+    /// Appends the encoded state; nothing if it is empty.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if self.newest.is_empty() && self.open.is_empty() {
             return;
@@ -109,7 +109,7 @@ impl Natives {
         }
     }
 
-    /// Reads what [`Natives::encode`] wrote.
+    /// Reads the state that [`Natives::encode`] wrote.
     pub(super) fn decode(
         reader: &mut Reader<'_>,
         entries: &mut Entries,
@@ -137,7 +137,7 @@ impl Natives {
     }
 }
 
-/// Notes that `sample` is the newest of a source.
+/// Records `sample` as the newest one of a source.
 fn set_newest(entry: &mut Entry, sample: &HistogramSample) {
     entry.time = sample.time;
     entry.value = match sample.histogram.is_stale() {
@@ -147,7 +147,7 @@ fn set_newest(entry: &mut Entry, sample: &HistogramSample) {
 }
 
 impl Lane {
-    /// Takes a histogram of the source `at`, and writes to `ops` what that changed.
+    /// Adds a histogram of the source `at`, and appends the change to `ops`.
     pub(in crate::aggregation) fn take_histogram(
         &mut self,
         at: u32,
@@ -174,7 +174,7 @@ impl Lane {
         self.apply_histogram(at, sample)
     }
 
-    /// Changes the state by a histogram that [`Lane::take_histogram`] let through.
+    /// Applies a histogram that [`Lane::take_histogram`] has accepted.
     pub(in crate::aggregation) fn apply_histogram(
         &mut self,
         at: u32,

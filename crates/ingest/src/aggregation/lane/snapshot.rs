@@ -1,4 +1,4 @@
-//! The whole state of a lane as bytes, and back.
+//! Encodes the whole state of a lane, and decodes it.
 
 use super::{Lane, Natives, Params, Waiting};
 use crate::aggregation::code::{
@@ -9,11 +9,11 @@ use crate::aggregation::failpoints::{self, Flaw};
 use crate::aggregation::output::Output;
 use firn_model::labels::push_uvarint;
 
-/// Outputs that a lane may have; each has a source.
+/// Largest number of outputs in a lane, because each has at least one source.
 const OUTPUTS_MAX: u32 = ENTRIES_MAX as u32;
 
 impl Lane {
-    /// Appends the state.
+    /// Appends the encoded state of the lane.
     pub(in crate::aggregation) fn encode(&self, out: &mut Vec<u8>) {
         push_signed(out, self.params.interval_ms);
         push_signed(out, self.params.lookback_ms);
@@ -69,7 +69,7 @@ impl Lane {
         }
     }
 
-    /// Reads what [`Lane::encode`] wrote.
+    /// Reads the state that [`Lane::encode`] wrote. Fails if it is malformed.
     pub(in crate::aggregation) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let params = Params {
             interval_ms: reader.signed()?,

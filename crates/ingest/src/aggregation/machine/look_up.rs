@@ -1,16 +1,17 @@
-//! Which series of a batch are sources: by the hash of their key, and by the name that it shows.
-//! Labels are read of unknown series only.
+//! Finds the sources among the series of a batch, by the hash of their key and by the metric name
+//! in it. Labels are decoded only for unknown series.
 //!
 //! ```text
-//! hash -> that of the source which followed the one before the last time -> known
-//!      -> name in no rule ------------------------------------------------> passes
-//!      -> in the table of sources, or known to pass ----------------------> known
-//!      -> unknown: labels are read, rules asked
+//! hash -> equals that of the source that followed the previous one last time -> known
+//!      -> metric name in no rule ---------------------------------------------> passes
+//!      -> in the table of sources, or in the cache of passing series ---------> known
+//!      -> unknown: labels are decoded and matched against the rules
 //! ```
 //!
-//! Senders write their series in one order, so nearly all sources are found at the first of these,
-//! in memory that lies in that order too; the table's lies all over. The hashes come with the batch
-//! where the store has the keys of the state, and are made here behind the name where it has not.
+//! Senders write their series in a stable order, so that nearly all sources are found by the first
+//! check, whose memory accesses are sequential; those of the table are random. The batch contains
+//! the hashes if the store uses the same keys as the state; otherwise they are computed here, after
+//! the check of the name.
 
 use super::Machine;
 use super::recent::Recent;
@@ -27,50 +28,51 @@ use firn_wire::remote_write::KEY_FORMAT;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is known of a series of the batch.
+/// The result of looking up a series of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is no source.
+    /// The series is not a source.
     Passes,
-    /// Its labels have to say.
+    /// The labels must be decoded.
     Unknown,
-    /// It is, with this entry and perhaps others.
+    /// The series is a source with this first entry.
     Known(Reference),
 }
 
-/// What finds sources, and what it found in the batch under way.
+/// The tables for looking up sources, and the results for the current batch.
 pub(super) struct LookUp {
-    /// Stored with the state.
+    /// Hash function of the state, which is part of the journal.
     pub(super) hashing: Hashing,
-    /// Of each series of the batch.
+    /// Result for each series of the batch.
     pub(super) found: Vec<Found>,
-    /// The hash of the key of each series, where one was made.
+    /// Fingerprint of each series; the default value if it was not computed.
     pub(super) prints: Vec<Fingerprint>,
-    /// Whether the hashes came with the batch.
+    /// True if the batch contained the fingerprints.
     has_prints: bool,
-    /// The newest source that was found, and the one that followed it the last time.
+    /// The source that was found last, and the source that followed it in the previous batch.
     last: Reference,
     guess: Reference,
-    /// Numbers of the unknown series.
+    /// Indexes of the unknown series.
     unknown: Vec<u32>,
-    /// The oldest and newest time in the batch.
+    /// Oldest and newest timestamp in the batch.
     pub(super) oldest: TimestampMs,
     pub(super) newest: TimestampMs,
-    /// The names of all sources, if all rules name theirs.
+    /// Metric names of all rules; `None` if some rule selects no single name.
     names: Option<HashTable<Box<[u8]>>>,
-    /// Series that are no source.
+    /// Cache of series that are not sources.
     passing: Recent<()>,
-    /// Hashes of keys that are not written as the format does, and of those that are.
+    /// Fingerprints of keys in other forms, with the fingerprint of the canonical key.
     aliases: Recent<Fingerprint>,
-    /// How long a series that is no source is remembered, once or twice.
+    /// Half-life of the caches in milliseconds of data time: silent series are dropped after one to
+    /// two of them.
     remembered_ms: i64,
-    /// The configuration in force, of those since the start.
+    /// Generation of the current configuration since the start.
     pub(super) generation: u8,
     key: Vec<u8>,
 }
 
 impl LookUp {
-    /// Finds nothing yet.
+    /// Returns empty tables for the given hash function.
     pub(super) fn new(hashing: Hashing) -> Self {
         Self {
             hashing,
@@ -91,7 +93,7 @@ impl LookUp {
         }
     }
 
-    /// Takes over other rules: all series are asked again.
+    /// Applies other rules: all series will be resolved again.
     pub(super) fn configure(&mut self, spec: &AggregationSpec) {
         self.generation = self.generation.wrapping_add(1);
         self.passing.clear();
@@ -110,7 +112,7 @@ impl LookUp {
         });
     }
 
-    /// Whether no rule names the metric of series `i`.
+    /// Returns whether no rule selects the metric name of series `i`.
     #[inline]
     fn passes_by_name(&self, batch: &Batch, i: usize) -> bool {
         let Some(names) = &self.names else {
@@ -126,7 +128,7 @@ impl LookUp {
         })
     }
 
-    /// The hash of the key that the format makes of labels.
+    /// Returns the fingerprint of the canonical key of these labels.
     pub(super) fn print_of_labels(&mut self, labels: LabelsRef<'_>) -> Fingerprint {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
@@ -136,23 +138,25 @@ impl LookUp {
         print
     }
 
-    /// Remembers that the series is no source.
+    /// Caches that the series is not a source.
     pub(super) fn let_pass(&mut self, print: Fingerprint) {
         self.passing.insert(print, ());
     }
 
-    /// Data time is `now`: forgets series that have been silent for long, as sources are.
+    /// Advances data time to `now`, and drops cached series that have been silent as long as
+    /// sources may be.
     pub(super) fn advance(&mut self, now: TimestampMs) {
         self.passing.advance(now, self.remembered_ms);
         self.aliases.advance(now, self.remembered_ms);
     }
 
-    /// Remembers that the key with this hash stands for the labels whose key has the other.
+    /// Caches that the key with fingerprint `print` means the labels whose canonical key has the
+    /// fingerprint `of`.
     pub(super) fn alias(&mut self, print: Fingerprint, of: Fingerprint) {
         self.aliases.insert(print, of);
     }
 
-    /// Begins with `source`.
+    /// Prepares the tables for the batch of `source`.
     fn begin(&mut self, source: &dyn Source) {
         let count = source.batch().series_count();
         (self.oldest, self.newest) = (i64::MAX, i64::MIN);
@@ -169,7 +173,7 @@ impl LookUp {
         }
     }
 
-    /// Hashes the key of series `i`.
+    /// Computes the fingerprint of series `i`.
     fn hash(&mut self, batch: &Batch, i: usize) {
         self.prints[i] = match batch.key(i) {
             Some(key) => self.hashing.print(key),
@@ -177,7 +181,7 @@ impl LookUp {
         };
     }
 
-    /// Notes the times of series `i` up to `time_max`.
+    /// Extends the time range of the batch by the samples of series `i` up to `time_max`.
     #[inline]
     fn note_times(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) {
         let mut note = |time: TimestampMs| {
@@ -201,7 +205,7 @@ impl LookUp {
 }
 
 impl Machine {
-    /// Finds what is known of the series of `source`, and has the labels of the others read.
+    /// Looks up all series of `source`, and decodes the labels of unknown ones.
     pub(super) fn find_all(
         &mut self,
         source: &mut dyn Source,
@@ -230,7 +234,7 @@ impl Machine {
         }
     }
 
-    /// What is known of series `i`.
+    /// Looks up series `i`.
     #[inline]
     fn find(&mut self, batch: &Batch, i: usize) -> Found {
         let look_up = &mut self.look_up;
@@ -257,7 +261,7 @@ impl Machine {
         found
     }
 
-    /// What is known of series `i`, whose key was hashed.
+    /// Looks up series `i`, whose fingerprint is known, in the tables.
     fn find_in_tables(&mut self, i: usize) -> Found {
         let print = self.look_up.prints[i];
         self.find_print(print).unwrap_or_else(|| {
@@ -270,7 +274,7 @@ impl Machine {
         })
     }
 
-    /// What is known of a print.
+    /// Looks up a fingerprint in the table of sources and in the cache of passing series.
     #[inline]
     pub(super) fn find_print(&mut self, print: Fingerprint) -> Option<Found> {
         let Some(first) = self.sources.find(&self.lanes, print) else {

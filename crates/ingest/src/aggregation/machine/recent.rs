@@ -1,27 +1,27 @@
-//! What is known of series that are no source of their own, for as long as they come.
+//! A cache for properties of series that are not sources, which drops silent series.
 //!
-//! Two tables, of those that came in this stretch of data time and of those that came in the one
-//! before: the older one goes with each stretch, so a series that is silent for two of them is
-//! forgotten, and no pass over all of them is needed.
+//! It consists of two tables, for the series seen in the current period of data time and in the
+//! previous one. The older table is dropped at the end of each period, so that a series is
+//! forgotten after one to two silent periods, without a scan of all series.
 
 use firn_model::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use hashbrown::HashTable;
 
-/// Series that are remembered at most, some 16 to 32 bytes each. Beyond them all are forgotten, and
-/// found anew by their labels.
+/// Largest number of cached series, of about 16 to 32 bytes each. Beyond it the cache is cleared,
+/// and series are resolved again from their labels.
 const REMEMBERED_MAX: usize = 1 << 18;
 
-/// A value of each series, by the hash of its key.
+/// Maps fingerprints of series to values.
 pub(super) struct Recent<V> {
     now: HashTable<(Fingerprint, V)>,
     before: HashTable<(Fingerprint, V)>,
-    /// When this stretch began; none began yet at the least time there is.
+    /// Start of the current period; `TimestampMs::MIN` before the first.
     since: TimestampMs,
 }
 
 impl<V: Copy> Recent<V> {
-    /// Remembers nothing yet.
+    /// Returns an empty cache.
     pub(super) fn new() -> Self {
         Self {
             now: HashTable::new(),
@@ -30,12 +30,12 @@ impl<V: Copy> Recent<V> {
         }
     }
 
-    /// Forgets all.
+    /// Removes all series.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// What is known of a series, which came.
+    /// Returns the value of a series and marks it as seen.
     #[inline]
     pub(super) fn get(&mut self, print: Fingerprint) -> Option<V> {
         let is_it = |known: &(Fingerprint, V)| known.0 == print;
@@ -47,7 +47,7 @@ impl<V: Copy> Recent<V> {
         Some(value)
     }
 
-    /// Remembers a series, which came.
+    /// Adds a series or replaces its value, and marks it as seen.
     pub(super) fn insert(&mut self, print: Fingerprint, value: V) {
         if self.now.len() >= REMEMBERED_MAX {
             self.clear();
@@ -61,7 +61,7 @@ impl<V: Copy> Recent<V> {
         place.get_mut().1 = value;
     }
 
-    /// Data time is `now`; a stretch takes `stretch_ms`.
+    /// Advances data time to `now`, with periods of `stretch_ms` milliseconds.
     pub(super) fn advance(&mut self, now: TimestampMs, stretch_ms: i64) {
         if now.saturating_sub(self.since) < stretch_ms {
             return;

@@ -1,6 +1,7 @@
-//! Resolving a source: which rules take the series, by its labels, and where it counts in each.
+//! Resolves a series: finds the rules that match its labels, and creates its entry for each of
+//! them.
 //!
-//! Done once for a series, and again after a change of the rules.
+//! This happens once for a series, and again after a change of the rules.
 
 use super::look_up::Found;
 use super::sources::Reference;
@@ -15,7 +16,7 @@ use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A rule that takes the series, and the labels of the result.
+/// A matching rule, and the labels of its result.
 struct Leg {
     group: usize,
     rule: usize,
@@ -23,9 +24,9 @@ struct Leg {
 }
 
 impl Machine {
-    /// The first entry of series `i`, whose labels were read, and whether it is not to be stored.
-    /// Entries are made for the rules that take it, unless none of its samples up to `time_max`
-    /// can count.
+    /// Resolves series `i`, whose labels were decoded. Returns its first entry, and whether its raw
+    /// samples must not be stored. Entries are created for the matching rules, unless none of its
+    /// samples up to `time_max` can count.
     pub(super) fn resolve(
         &mut self,
         batch: &Batch,
@@ -35,7 +36,7 @@ impl Machine {
         let samples = batch.series(i);
         let labels = samples.labels;
         if labels.is_empty() {
-            // Refused: it cannot stand.
+            // The series is invalid and was rejected.
             return (None, false);
         }
         let print = self.look_up.print_of_labels(labels);
@@ -44,7 +45,7 @@ impl Machine {
             self.look_up.alias(came_as, print);
         }
         self.look_up.prints[i] = print;
-        // Another series of the batch may have been the same one.
+        // An earlier series of the batch may have had the same labels.
         match self.find_print(print) {
             Some(Found::Known(first)) => return (Some(first), false),
             Some(_) => return (None, false),
@@ -77,8 +78,8 @@ impl Machine {
         (self.sources.find(&self.lanes, print), drops)
     }
 
-    /// Those of `legs` in which a series of floats or of histograms counts, and whether another one
-    /// has a result that is made of the other form so far.
+    /// Returns those of `legs` that accept the sample type of the series, and whether another one
+    /// was skipped because its result already has the other type.
     fn legs_of_form(&self, legs: Vec<Leg>, is_native: bool) -> (Vec<Leg>, bool) {
         let mut is_mixed = false;
         let fits = |leg: &Leg| {
@@ -109,7 +110,7 @@ impl Machine {
         (legs, is_mixed)
     }
 
-    /// The lane that the result of a leg is in.
+    /// Returns the index of the lane that contains the result of `leg`.
     fn place_of(&self, leg: &Leg) -> usize {
         let hash = xxh3_64(leg.result.as_bytes());
         self.groups[leg.group].base + hash as usize % LANES
@@ -131,8 +132,8 @@ impl Machine {
         legs
     }
 
-    /// Makes the entries of a source, keeps those that it has, and removes those of other rules.
-    /// `histogram` is one of the source, if it has such.
+    /// Creates the missing entries of a source, keeps the existing ones, and removes those of other
+    /// rules. `histogram` is a sample of the source if it has histograms.
     fn make_entries(
         &mut self,
         labels: LabelsRef<'_>,
@@ -166,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// The output of `leg` in the lane at `place`, a new one if there is none.
+    /// Returns the output of `leg` in the lane at index `place`, creating it if necessary.
     fn output_of(
         &mut self,
         place: usize,
@@ -227,7 +228,7 @@ impl Machine {
             .link(&mut self.lanes, Reference::new(place, at), print);
     }
 
-    /// Lets an entry go on under the configuration in force.
+    /// Marks an entry as valid under the current configuration.
     fn renew(&mut self, reference: Reference, drops: bool) {
         let (place, at) = reference.split();
         if let Some(slot) = &mut self.lanes[place]
@@ -254,7 +255,7 @@ impl Machine {
         self.sources.unlink(&mut self.lanes, reference, print);
     }
 
-    /// The entries of a source.
+    /// Returns the entries of a source.
     fn entries_of(&self, print: Fingerprint) -> Vec<(Reference, Entry)> {
         let mut entries = Vec::new();
         let mut next = self.sources.find(&self.lanes, print);

@@ -1,8 +1,8 @@
-//! The journal of the machine: records of operations, the state told anew lane by lane, and replay.
+//! The journal of the machine: records of operations, snapshots of lanes, and replay.
 //!
-//! A round tells the state of every lane once. It is spread over data time and over what the
-//! journal grows by, so that no record is long and a start reads two rounds at most. Lanes do not
-//! know each other: a replay of one begins at its own snapshot, wherever in the round that stands.
+//! A round writes one snapshot of every lane. It is spread over data time and over the growth of
+//! the journal, so that no record is long and a start reads two rounds at most. Lanes are
+//! independent: the replay of a lane begins at its own snapshot, wherever in the round that is.
 //!
 //! ```text
 //! record = hash | number varint | data time zigzag | section*
@@ -25,32 +25,34 @@ const OPERATIONS: u8 = 0;
 const SNAPSHOT: u8 = 1;
 const GONE: u8 = 2;
 
-/// A round lasts so long in data time: a quarter of the time that the log keeps samples anyway.
+/// Duration of a round in milliseconds of data time: a quarter of the minimum time that the log
+/// keeps samples.
 const ROUND_MS: i64 = 8 * 60 * 1000;
 
-/// A round ends early when the journal grew by so many times what the state takes, and these bytes.
+/// A round ends early after the journal has grown by this multiple of the state's size, plus a
+/// minimum in bytes.
 const ROUND_STATES: usize = 4;
 const ROUND_BYTES_MIN: usize = 1 << 20;
 
-/// A record of the whole state goes on in another one behind so many bytes.
+/// Size in bytes after which a record of the whole state is continued in another record.
 const RECORD_BYTES: usize = 4 << 20;
 
-/// How far the state has been told anew.
+/// The progress of the current round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// The lane that comes next.
+    /// Index of the next lane to snapshot.
     next: usize,
-    /// The data time when it began.
+    /// Data time at its start.
     began: TimestampMs,
-    /// Bytes of records since.
+    /// Bytes of journal records since its start.
     bytes: usize,
-    /// Bytes of the snapshots of this round, and of the one before.
+    /// Bytes of the snapshots in this round and in the previous one.
     state: usize,
     state_before: usize,
 }
 
 impl Machine {
-    /// What is to be logged now: the operations since the last record, and snapshots that are due.
+    /// Returns the record to log now: the operations since the previous record, and due snapshots.
     pub(in crate::aggregation) fn record(&mut self) -> Journal {
         let mut bytes = Vec::new();
         for place in 0..self.lanes.len() {
@@ -92,7 +94,7 @@ impl Machine {
         self.end_record(bytes, mark(begins, completes))
     }
 
-    /// The whole state, in as many records as it takes.
+    /// Returns the whole state, split into as many records as necessary.
     pub(in crate::aggregation) fn whole(&mut self) -> Vec<Journal> {
         let mut records = Vec::new();
         let mut bytes = self.begin_record();
@@ -124,7 +126,7 @@ impl Machine {
         };
     }
 
-    /// Lanes whose snapshot belongs in this round by now.
+    /// Returns the number of lanes whose snapshots must be written by now in this round.
     fn lanes_due(&self) -> usize {
         let lanes = self.lanes.len();
         let round = &self.round;
@@ -136,7 +138,7 @@ impl Machine {
         (share * lanes as f64) as usize
     }
 
-    /// Appends the snapshot of a lane; returns its bytes.
+    /// Appends the snapshot of a lane; returns its size in bytes.
     fn push_snapshot(&self, out: &mut Vec<u8>, place: usize) -> usize {
         let Some(slot) = &self.lanes[place] else {
             push_section(out, place, GONE, &[]);
@@ -168,14 +170,14 @@ impl Machine {
         Journal { mark, bytes }
     }
 
-    /// Brings back the state of which `records` are the journal, from where a replay of it begins.
-    /// Damage costs the sources of the lanes that it lies in; their totals go on. Returns how many
-    /// lanes it hit.
+    /// Restores the state from the journal `records`, beginning where a replay must begin. Lanes
+    /// affected by damage lose their sources, but their totals continue. Returns the number of such
+    /// lanes.
     pub(in crate::aggregation) fn restore(&mut self, records: &[Vec<u8>]) -> usize {
         let mut expected = None;
         for record in records {
             if self.replay_record(record, &mut expected).is_err() {
-                // What the record held is not known, so any lane may lack something.
+                // The content of the record is lost, so that any lane may be incomplete.
                 expected = Some(u64::MAX);
             }
         }
@@ -200,7 +202,7 @@ impl Machine {
     ) -> Result<(), Malformed> {
         let mut reader = Reader(record);
         if let Some(hashing) = self.look_up.hashing.read_other(&mut reader)? {
-            // Another life of the state: nothing goes on.
+            // The records of another state begin here.
             self.lanes.clear();
             self.look_up = LookUp::new(hashing);
             (*expected, self.data_time) = (None, i64::MIN);
@@ -238,14 +240,14 @@ impl Machine {
                     slot.is_lost = true;
                 }
             }
-            // Its snapshot comes later in the round.
+            // The snapshot of the lane follows later in the round.
             (OPERATIONS, _) => {}
             _ => return Err(Malformed("section")),
         }
         Ok(())
     }
 
-    /// Something is missing: whatever a lane does not tell anew is not known.
+    /// Marks all lanes as incomplete: each remains so until its next snapshot.
     fn lose_all(&mut self) {
         for slot in self.lanes.iter_mut().flatten() {
             slot.is_lost = true;

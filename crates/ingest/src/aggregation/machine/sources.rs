@@ -1,7 +1,7 @@
-//! Which entries a source has: a table by the hash of its key, and chains of further entries.
+//! The entries of each source: a hash table by key, and chains for sources with several entries.
 //!
-//! The table holds numbers of entries alone, four bytes each; the hash is in the entry. Few sources
-//! have more than one entry: those that several rules take.
+//! The table contains only references to entries, four bytes each; the hash is in the entry. Few
+//! sources have more than one entry: those that several rules select.
 
 use super::{LANES, Slot};
 use crate::aggregation::entries::{ENTRIES_MAX, Entries, Entry};
@@ -13,23 +13,23 @@ use std::collections::HashMap;
 
 const ENTRY_BITS: u32 = ENTRIES_MAX.trailing_zeros();
 
-// Lane and entry fit in one number.
+// Lane and entry fit into one number.
 const _: () = assert!(GROUPS_MAX * LANES <= 1 << (u32::BITS - ENTRY_BITS));
 
-/// Entries that [`warm`] reads.
+/// Number of entries that [`warm`] reads.
 pub(super) const WARM: usize = 12;
 
-/// Lane and number of an entry.
+/// Lane index and entry number of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reference(u32);
 
 impl Reference {
-    /// The entry `at` of the lane at `place`.
+    /// Returns the reference of the entry `at` in the lane at index `place`.
     pub(super) fn new(place: usize, at: u32) -> Self {
         Self((place as u32) << ENTRY_BITS | at)
     }
 
-    /// Lane and number.
+    /// Returns the lane index and the entry number.
     #[inline]
     pub(super) fn split(self) -> (usize, u32) {
         let at = self.0 & (ENTRIES_MAX as u32 - 1);
@@ -37,16 +37,16 @@ impl Reference {
     }
 }
 
-/// See the module.
+/// The table of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     table: HashTable<Reference>,
-    /// Behind an entry with [`Entry::HAS_NEXT`], the next one of the source.
+    /// For an entry with [`Entry::HAS_NEXT`], the next entry of the source.
     chains: HashMap<Reference, Reference>,
 }
 
 impl Sources {
-    /// Makes the table of what `lanes` hold.
+    /// Builds the table from the entries in `lanes`.
     pub(super) fn of(lanes: &mut [Option<Slot>]) -> Self {
         let mut sources = Self::default();
         for place in 0..lanes.len() {
@@ -60,29 +60,29 @@ impl Sources {
         sources
     }
 
-    /// How many sources there are.
+    /// Returns the number of sources.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.table.allocation_size() + self.chains.capacity() * 2 * size_of::<Reference>()
     }
 
-    /// The first entry of the source with this print.
+    /// Returns the first entry of the source with this fingerprint.
     #[inline]
     pub(super) fn find(&self, lanes: &[Option<Slot>], print: Fingerprint) -> Option<Reference> {
         let is_it = |reference: &Reference| print_of(lanes, *reference) == print;
         self.table.find(print.low, is_it).copied()
     }
 
-    /// The entry behind this one.
+    /// Returns the next entry of the same source.
     pub(super) fn behind(&self, reference: Reference) -> Option<Reference> {
         self.chains.get(&reference).copied()
     }
 
-    /// Adds an entry, which becomes the first of its source.
+    /// Adds an entry as the first of its source.
     pub(super) fn link(
         &mut self,
         lanes: &mut [Option<Slot>],
@@ -104,7 +104,8 @@ impl Sources {
         }
     }
 
-    /// Takes out an entry, which may be removed already and whose place is not taken again.
+    /// Removes an entry from the table. The entry itself may be removed already, but its number
+    /// must not be reused yet.
     pub(super) fn unlink(
         &mut self,
         lanes: &mut [Option<Slot>],
@@ -144,8 +145,8 @@ impl Sources {
     }
 }
 
-/// Whether `reference` is the first entry of the source with this print, under the configuration
-/// `generation`.
+/// Returns whether `reference` is the first entry of the source with this fingerprint, and resolved
+/// under the configuration `generation`.
 #[inline]
 pub(super) fn is_first(
     lanes: &[Option<Slot>],
@@ -161,7 +162,7 @@ pub(super) fn is_first(
     })
 }
 
-/// The table that `reference` is in, and its number there.
+/// Returns the entry table of `reference`, and the entry number in it.
 #[inline]
 fn place_of(lanes: &[Option<Slot>], reference: Reference) -> Option<(&Entries, u32)> {
     let (place, at) = reference.split();
@@ -169,15 +170,15 @@ fn place_of(lanes: &[Option<Slot>], reference: Reference) -> Option<(&Entries, u
     Some((&slot.lane.entries, at))
 }
 
-/// The entry that came behind `reference` the last time, perhaps gone by now.
+/// Returns the entry that followed `reference` in the previous batch; it may be removed.
 #[inline]
 pub(super) fn follower(lanes: &[Option<Slot>], reference: Reference) -> Reference {
     let place = place_of(lanes, reference);
     Reference(place.map_or(0, |(entries, at)| entries.follower(at)))
 }
 
-/// Reads `guess` and what followed it the last time, as many entries as the processor waits for at
-/// a time: it waits for all of them together, instead of for one after the other.
+/// Reads `guess` and its followers of the previous batch, so that their cache misses overlap
+/// instead of occurring one after another.
 #[inline]
 pub(super) fn warm(lanes: &[Option<Slot>], mut guess: Reference) {
     let mut all = 0;
@@ -191,7 +192,7 @@ pub(super) fn warm(lanes: &[Option<Slot>], mut guess: Reference) {
     std::hint::black_box(all);
 }
 
-/// Notes that `follower` came behind `reference`.
+/// Stores that `follower` followed `reference`.
 pub(super) fn set_follower(lanes: &mut [Option<Slot>], reference: Reference, follower: Reference) {
     let (place, at) = reference.split();
     if let Some(Some(slot)) = lanes.get_mut(place) {
@@ -199,7 +200,7 @@ pub(super) fn set_follower(lanes: &mut [Option<Slot>], reference: Reference, fol
     }
 }
 
-/// The print at `reference`, also of an entry that was removed.
+/// Returns the fingerprint at `reference`, even if the entry was removed.
 #[inline]
 fn print_of(lanes: &[Option<Slot>], reference: Reference) -> Fingerprint {
     let place = place_of(lanes, reference);
