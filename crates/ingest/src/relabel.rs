@@ -4,10 +4,10 @@
 //! source labels -- joined --> value -- regex --> groups -- templates --> target label
 //! ```
 //!
-//! [`RuleSettings`] is a rule as a config writes it; [`Rule`] is the checked and compiled form.
-//! Everything here is pure. Meaning and error texts are those of Prometheus's
-//! `model/relabel/relabel.go`; two labels that `labelmap` maps to one name are taken in the order
-//! of their names.
+//! [`RuleSettings`] is a rule as written in the configuration; [`Rule`] is its validated and
+//! compiled form. All functions are pure. Semantics and error texts are those of Prometheus's
+//! `model/relabel/relabel.go`; if `labelmap` maps two labels to the same name, they are processed
+//! in the order of their names.
 
 mod action;
 mod case;
@@ -22,56 +22,58 @@ use firn_model::names::NameScheme;
 use firn_model::regex::{CaptureRegex, Regex};
 use md5::{Digest, Md5};
 
-/// What joins the source labels if the rule does not say.
+/// Default separator between the source labels.
 const SEPARATOR: &str = ";";
 
-/// The pattern of a rule that has none.
+/// Default regular expression.
 const REGEX: &str = "(.*)";
 
-/// The template of a rule that has none.
+/// Default replacement.
 const REPLACEMENT: &str = "$1";
 
-/// A rule as it is written. `None` is what the config does not mention.
+/// A rule as written in the configuration. `None` means that the field is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSettings {
     /// Labels whose values are joined.
     pub source_labels: Option<Vec<String>>,
-    /// What they are joined with; `;` by default.
+    /// Separator between the values; `;` by default.
     pub separator: Option<String>,
-    /// What the joined value, or a label's name, must match as a whole; `(.*)` by default.
+    /// Regular expression that must match the whole joined value, or a label name; `(.*)` by
+    /// default.
     pub regex: Option<String>,
-    /// Divisor of the hash.
+    /// Divisor for the hash of the joined value.
     pub modulus: u64,
-    /// The label that is written; for `replace` a template.
+    /// Label to write; for `replace` a template.
     pub target_label: String,
-    /// The template of the value, or of a label's name; `$1` by default.
+    /// Template for the value, or for a label name; `$1` by default.
     pub replacement: Option<String>,
-    /// What the rule does.
+    /// Action of the rule.
     pub action: Action,
 }
 
 impl RuleSettings {
-    /// What joins the source labels.
+    /// Returns the separator between source labels, or its default.
     pub fn separator(&self) -> &str {
         self.separator.as_deref().unwrap_or(SEPARATOR)
     }
 
-    /// The pattern.
+    /// Returns the regular expression, or its default.
     pub fn regex(&self) -> &str {
         self.regex.as_deref().unwrap_or(REGEX)
     }
 
-    /// The template.
+    /// Returns the replacement template, or its default.
     pub fn replacement(&self) -> &str {
         self.replacement.as_deref().unwrap_or(REPLACEMENT)
     }
 
-    /// The labels that are joined.
+    /// Returns the source labels; none by default.
     pub fn source_labels(&self) -> &[String] {
         self.source_labels.as_deref().unwrap_or_default()
     }
 
-    /// Checks and compiles the rule; fails with [`ErrorKind::Invalid`] and Prometheus's words.
+    /// Validates and compiles the rule; fails with [`ErrorKind::Invalid`] and the error text of
+    /// Prometheus.
     pub fn compile(self, names: NameScheme) -> Result<Rule, Error> {
         let pattern = Pattern::new(&self)?;
         self.check(names)
@@ -117,7 +119,7 @@ impl RuleSettings {
         self.check_alone(compares)
     }
 
-    /// What an action has no use for may not be set.
+    /// Rejects fields that the action does not use.
     fn check_alone(&self, compares: bool) -> Result<(), String> {
         let action = self.action;
         let sets_other =
@@ -140,7 +142,7 @@ impl RuleSettings {
     }
 }
 
-/// Whether `template` makes label names once its references are replaced.
+/// Returns whether `template` always produces valid label names.
 fn is_name_template(template: &str, names: NameScheme) -> bool {
     match names {
         NameScheme::Utf8 => !template.is_empty(),
@@ -148,7 +150,8 @@ fn is_name_template(template: &str, names: NameScheme) -> bool {
     }
 }
 
-/// Letters, underscores, digits after one of them, and `$name` or `${name}` anywhere.
+/// Returns whether the template consists of letters, underscores, digits after one of them, and
+/// `$name` or `${name}` anywhere.
 fn is_legacy_template(template: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut rest, mut has_begun) = (template, false);
@@ -175,23 +178,23 @@ fn is_legacy_template(template: &str) -> bool {
     has_begun
 }
 
-/// The compiled pattern, in the form that the action needs.
+/// The compiled regular expression, in the form that the action needs.
 #[derive(Debug)]
 enum Pattern {
-    /// The action takes none.
+    /// The action uses no regular expression.
     Unused,
-    /// The whole value is the one group: nothing was set.
+    /// The default expression and replacement: the whole value is the group.
     Whole,
-    /// Only whether it matches counts.
+    /// Only whether the expression matches is needed.
     Matches(Regex),
-    /// The groups count too.
+    /// The groups of the match are needed.
     Captures(CaptureRegex),
 }
 
 impl Pattern {
     fn new(settings: &RuleSettings) -> Result<Self, Error> {
         let pattern = settings.regex().as_bytes();
-        // Errors show the pattern with what stands around it, whichever form is needed.
+        // Errors show the anchored expression, whichever form is needed.
         let captures = || CaptureRegex::new(pattern);
         match settings.action {
             Action::Keep | Action::Drop | Action::LabelDrop | Action::LabelKeep => {
@@ -207,14 +210,14 @@ impl Pattern {
     }
 }
 
-/// Whether the rule copies the joined value as it is.
+/// Returns whether the rule copies the joined value unchanged.
 fn is_copy(settings: &RuleSettings) -> bool {
     settings.regex() == REGEX
         && settings.replacement() == REPLACEMENT
         && !settings.target_label.contains('$')
 }
 
-/// A rule that can be applied.
+/// A validated and compiled rule.
 #[derive(Debug)]
 pub struct Rule {
     settings: RuleSettings,
@@ -228,22 +231,22 @@ impl PartialEq for Rule {
     }
 }
 
-/// What a rule made of a label set, to find a mistake in a config.
+/// The result of one rule, for debugging a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The labels behind the rule; none once the set was dropped.
+    /// Labels after the rule; empty once the label set was dropped.
     pub output: Labels,
-    /// Whether the set was still there behind the rule.
+    /// True if the label set was not dropped by this rule or an earlier one.
     pub is_kept: bool,
 }
 
-/// Applies `rules` one after the other. Returns whether the label set is kept; of one that is not,
-/// the rules behind the one that dropped it are not applied.
+/// Applies `rules` in order and returns whether the label set is kept. Stops at the first rule that
+/// drops it.
 pub fn apply(rules: &[Rule], labels: &mut LabelsBuilder) -> bool {
     rules.iter().all(|rule| rule.apply(labels))
 }
 
-/// What each of `rules` makes of `labels`.
+/// Applies `rules` in order and returns the result of each one.
 pub fn steps(rules: &[Rule], labels: &Labels) -> Vec<Step> {
     let mut builder = LabelsBuilder::from_labels(labels.as_ref());
     let mut is_kept = true;
@@ -262,12 +265,12 @@ pub fn steps(rules: &[Rule], labels: &Labels) -> Vec<Step> {
 }
 
 impl Rule {
-    /// The rule as it was written.
+    /// Returns the rule as written in the configuration.
     pub fn settings(&self) -> &RuleSettings {
         &self.settings
     }
 
-    /// Changes `labels`; returns whether the label set is kept.
+    /// Applies the rule to `labels`; returns whether the label set is kept.
     pub fn apply(&self, labels: &mut LabelsBuilder) -> bool {
         let target = self.settings.target_label.as_str();
         match self.settings.action {
@@ -305,7 +308,7 @@ impl Rule {
         };
     }
 
-    /// The values of the source labels, joined.
+    /// Returns the joined values of the source labels.
     fn source(&self, labels: &LabelsBuilder) -> Vec<u8> {
         let mut joined = Vec::new();
         for (i, name) in self.settings.source_labels().iter().enumerate() {
@@ -365,7 +368,7 @@ impl Rule {
     }
 }
 
-/// The last eight bytes of the MD5 sum: what Prometheus spreads targets by.
+/// Returns the last eight bytes of the MD5 sum, which Prometheus uses for `hashmod`.
 fn hash(value: &[u8]) -> u64 {
     let sum: [u8; 16] = Md5::digest(value).into();
     sum[8..]

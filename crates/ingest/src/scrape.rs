@@ -1,4 +1,4 @@
-//! Scraping: fetching what targets expose, at fixed times, into the store.
+//! Scraping: fetches the metrics of targets at regular intervals and passes them to the store.
 //!
 //! ```text
 //! JobSettings -> Pool: discoveries -> groups -> relabelled Targets
@@ -6,13 +6,13 @@
 //! ```
 //!
 //! [`Scraping`] owns everything; a `Pool` is the task of one job, a `Runner` that of one target,
-//! and a `ScrapeState` is what a target's scrapes leave for the next, and pure. The semantics are
-//! those of Prometheus: a series that vanishes gets a staleness marker, a failed scrape makes all
-//! of them vanish, and five series report on the scrape itself.
+//! and a `ScrapeState` is the pure state that a target keeps from one scrape to the next. The
+//! semantics are those of Prometheus: a series that vanishes gets a staleness marker, a failed
+//! scrape makes all of them vanish, and five additional series describe the scrape itself.
 //!
 //! Invariant: a scrape is one batch, so that a query sees all of it or nothing; scrapes of one
-//! target never overlap; whatever one target does, the memory left to the others suffices for
-//! ordinary scrapes.
+//! target never overlap; and whatever one target exposes, the memory left to the others suffices
+//! for ordinary scrapes.
 
 mod anchors;
 mod bench_target;
@@ -59,7 +59,7 @@ use resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// All jobs.
+/// All scrape jobs of this process.
 pub struct Scraping {
     resources: Arc<Resources>,
     read_yaml: ReadYaml,
@@ -67,8 +67,8 @@ pub struct Scraping {
 }
 
 impl Scraping {
-    /// Nothing to scrape yet. Each scrape is a span of the tracer. Connections to targets take
-    /// `places`; `read_yaml` reads target files.
+    /// Returns a manager without jobs. Each scrape is a span of the tracer. Connections to targets
+    /// are limited by `places`; `read_yaml` parses target files.
     pub fn new(
         pipeline: Arc<Pipeline>,
         clock: (Arc<dyn Clock>, Arc<Tracer>),
@@ -83,9 +83,9 @@ impl Scraping {
         }
     }
 
-    /// Scrapes `jobs` from now on and no others. A job that is as it was goes on untouched; one
-    /// that changed keeps the targets that it still has. `seed` makes this server scrape at other
-    /// times than its twins. Must be called inside a tokio runtime.
+    /// Scrapes exactly `jobs` from now on. An unchanged job continues without interruption; a
+    /// changed one keeps the targets that it still has. `seed` shifts the scrape times relative to
+    /// other servers with the same targets. Must be called inside a tokio runtime.
     pub fn apply(&self, jobs: &[Arc<JobSettings>], seed: u64) {
         self.resources.set_seed(seed);
         let mut pools = self.pools();
@@ -112,7 +112,7 @@ impl Scraping {
         }
     }
 
-    /// Scrapes this process, which listens at `address`, by `fetch`, at once and then every
+    /// Scrapes this process, which listens at `address`, with `fetch`: immediately, and then every
     /// [`SELF_SCRAPE_INTERVAL`]. Must be called inside a tokio runtime.
     pub fn scrape_itself(&self, address: &str, fetch: Arc<dyn Fetch>) {
         let job = JobSettings::itself(address);
@@ -130,7 +130,7 @@ impl Scraping {
         Pool::start(job, manner, self.resources.clone(), self.read_yaml)
     }
 
-    /// Ends all scraping and waits until what was scraped is stored.
+    /// Stops all scraping and waits until everything scraped is stored.
     pub async fn stop(&self) {
         let pools = std::mem::take(&mut *self.pools());
         let stopping: Vec<_> = pools.into_values().map(Pool::stop).collect();
@@ -139,19 +139,20 @@ impl Scraping {
         }
     }
 
-    /// What discoveries of other parts are lent, so that all are counted together.
+    /// Returns the shared parts that the discoveries of other components need, so that all are
+    /// counted together.
     pub fn lent(&self) -> Lent {
         self.resources.lent(self.read_yaml)
     }
 
-    /// The jobs, in the order of their names.
+    /// Returns the current state of all jobs, sorted by name.
     pub fn views(&self) -> Vec<Arc<PoolView>> {
         self.pools().values().map(Pool::view).collect()
     }
 
-    /// What the metadata of a target says that the metric `name` is, if any says it.
+    /// Returns the type of the metric `name` in the metadata of any target.
     pub fn type_of(&self, name: &str) -> Option<&'static str> {
-        // OpenMetrics gives a counter the name of its family and an ending.
+        // OpenMetrics declares a counter under its name without `_total`.
         let names = [Some(name), name.strip_suffix("_total")];
         let views = self.views();
         let mut targets = views.iter().flat_map(|view| view.active());

@@ -1,8 +1,8 @@
-//! What a relabelling rule can do.
+//! The actions of relabelling rules.
 
 use std::fmt;
 
-/// What a rule does.
+/// The action of a relabelling rule. Its "value" is the joined value of the source labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Writes the target label from the groups of the match.
@@ -12,26 +12,26 @@ pub enum Action {
     Keep,
     /// Drops label sets whose value matches.
     Drop,
-    /// Drops label sets whose value is not that of the target label.
+    /// Drops label sets whose value differs from that of the target label.
     KeepEqual,
-    /// Drops label sets whose value is that of the target label.
+    /// Drops label sets whose value equals that of the target label.
     DropEqual,
-    /// Writes the value's hash modulo a number.
+    /// Writes the hash of the value modulo a number.
     HashMod,
-    /// Copies labels whose names match to other names.
+    /// Copies labels with matching names to other names.
     LabelMap,
-    /// Removes labels whose names match.
+    /// Removes labels with matching names.
     LabelDrop,
     /// Removes labels whose names do not match.
     LabelKeep,
-    /// Writes the value in small letters.
+    /// Writes the value in lower case.
     Lowercase,
-    /// Writes the value in capitals.
+    /// Writes the value in upper case.
     Uppercase,
 }
 
 impl Action {
-    /// Every action.
+    /// All actions.
     pub const ALL: [Action; 11] = [
         Action::Replace,
         Action::Keep,
@@ -46,7 +46,7 @@ impl Action {
         Action::Uppercase,
     ];
 
-    /// Its name in a config.
+    /// Returns the name of the action in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Action::Replace => "replace",
@@ -63,14 +63,14 @@ impl Action {
         }
     }
 
-    /// The action with this name, however it is capitalised.
+    /// Returns the action with this name, ignoring its case.
     pub fn from_name(name: &str) -> Option<Action> {
         Self::ALL
             .into_iter()
             .find(|action| name.eq_ignore_ascii_case(action.as_str()))
     }
 
-    /// Whether a rule makes no sense without a target label.
+    /// Returns whether the action requires a target label.
     pub(super) fn needs_target(self) -> bool {
         matches!(
             self,

@@ -1,9 +1,9 @@
-//! Small letters and capitals as Go maps them: each character to one character.
+//! Lower and upper case like in Go, which maps each character to exactly one character.
 //!
-//! Unicode's full mapping, which Rust follows, may write several characters for one (`ß` as `SS`)
-//! and looks at the neighbours; then Go's simple mapping differs.
+//! Rust follows the full mapping of Unicode, which may map one character to several (`ß` to `SS`)
+//! and depends on neighbours; in those cases this module uses Go's simple mapping.
 
-/// `text` in small letters.
+/// Returns `text` in lower case.
 pub(super) fn lower(text: &[u8]) -> Vec<u8> {
     map(text, |c| match c {
         'İ' => 'i',
@@ -11,10 +11,10 @@ pub(super) fn lower(text: &[u8]) -> Vec<u8> {
     })
 }
 
-/// `text` in capitals.
+/// Returns `text` in upper case.
 pub(super) fn upper(text: &[u8]) -> Vec<u8> {
     map(text, |c| match c {
-        // Greek vowels with an iota below, whose full capital has the iota beside it.
+        // Greek vowels with iota subscript, whose full upper case has a separate iota.
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => shift(c, 8),
         '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => shift(c, 9),
         c => only(c.to_uppercase()).unwrap_or(c),
@@ -26,7 +26,7 @@ fn map(text: &[u8], change: impl Fn(char) -> char) -> Vec<u8> {
     text.chars().map(change).collect::<String>().into_bytes()
 }
 
-/// The character of `chars` if it is the only one.
+/// Returns the character of `chars` if there is exactly one.
 fn only(mut chars: impl ExactSizeIterator<Item = char>) -> Option<char> {
     match chars.len() {
         1 => chars.next(),

@@ -1,14 +1,15 @@
-//! Start times of counters that tell none, as `--enable-feature=st-synthesis` asks.
+//! Synthesizes start times for counters without one, for `--enable-feature=st-synthesis`.
 //!
 //! ```text
 //! first sample  -> the anchor: not stored
-//! others        -> what they are above the anchor, since its time
-//! a reset       -> what they are, since a millisecond before the first sample behind it
+//! later ones    -> difference to the anchor, with its timestamp as start time
+//! after a reset -> unchanged value, with a start time one millisecond before the first such sample
 //! ```
 //!
-//! Follows upstream's `scrape/st_synthesis.go`. What is a counter is known from the type of the
-//! family under way; once a series has an anchor, it is one. Invariant: the samples of a series
-//! that has an anchor ascend in time; one that does not is left out, and the next one is an anchor.
+//! Follows upstream's `scrape/st_synthesis.go`. The type of the current family decides whether a
+//! series is a counter; a series that has an anchor remains one. Invariant: the samples of an
+//! anchored series ascend in time; a sample that does not is left out, and the next one becomes the
+//! anchor.
 
 use firn_model::error::Error;
 use firn_model::histogram::float::FloatHistogram;
@@ -18,7 +19,7 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::{TimestampMs, is_stale};
 use firn_wire::exposition::{Field, Metadata, Sample, Value};
 
-/// The metric family that a body tells of.
+/// The metric family in the latest metadata of a body.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     name: Vec<u8>,
@@ -26,13 +27,13 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// None so far.
+    /// Resets to no family.
     pub(super) fn clear(&mut self) {
         self.name.clear();
         self.kind = MetricType::Unknown;
     }
 
-    /// Goes on with what is said of a family.
+    /// Applies a metadata event.
     pub(super) fn note(&mut self, metadata: &Metadata<'_>) {
         if self.name != metadata.name {
             self.clear();
@@ -43,7 +44,7 @@ impl Family {
         }
     }
 
-    /// Whether a series of the family counts up until it starts over.
+    /// Returns whether a series of the family is a counter, possibly of a histogram or summary.
     fn counts_in(&self, series: &Labels) -> bool {
         let metric = series.get(METRIC_NAME);
         let ends = |suffixes: &[&str]| {
@@ -59,7 +60,7 @@ impl Family {
     }
 }
 
-/// From where on the samples of a series count.
+/// The reference point of a series, relative to which its samples are stored.
 #[derive(Debug)]
 pub(super) struct Anchor {
     since: TimestampMs,
@@ -67,7 +68,7 @@ pub(super) struct Anchor {
     level: Level,
 }
 
-/// The newest value of a series, and the one from which it counts.
+/// The newest value of a series, and the value that is subtracted.
 #[derive(Debug)]
 enum Level {
     Float { newest: f64, base: f64 },
@@ -77,12 +78,12 @@ enum Level {
 #[derive(Debug)]
 struct Histograms {
     newest: FloatHistogram,
-    /// None behind a reset.
+    /// Value to subtract; `None` after a reset.
     base: Option<FloatHistogram>,
 }
 
 impl Anchor {
-    /// Bytes of memory.
+    /// Returns the memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let held = match &self.level {
             Level::Float { .. } => 0,
@@ -95,18 +96,18 @@ impl Anchor {
     }
 }
 
-/// What becomes of a sample.
+/// The result for a sample.
 #[derive(Debug, PartialEq)]
 pub(super) enum Counted {
-    /// It is stored as it is.
+    /// The sample is stored unchanged.
     Unchanged,
-    /// It is not stored.
+    /// The sample is not stored.
     LeftOut,
-    /// It counts since a time, and is so much.
+    /// The sample is stored with this start time and amount.
     Since(TimestampMs, Amount),
 }
 
-/// What a sample is above its anchor.
+/// The difference between a sample and its anchor.
 #[derive(Debug, PartialEq)]
 pub(super) enum Amount {
     Float(f64),
@@ -114,7 +115,7 @@ pub(super) enum Amount {
 }
 
 impl Amount {
-    /// As the value of a sample.
+    /// Returns the amount as the value of a sample.
     pub(super) fn as_value(&self) -> Value<'_> {
         match self {
             Self::Float(value) => Value::Float(*value),
@@ -123,7 +124,8 @@ impl Amount {
     }
 }
 
-/// Counts a sample without a start time, taken at `time`, of a series of `family`.
+/// Processes a sample without a start time, taken at `time`, of a series in `family`. Fails if it
+/// is an invalid histogram.
 pub(super) fn count(
     anchor: &mut Option<Box<Anchor>>,
     (series, family): (&Labels, &Family),
@@ -174,11 +176,12 @@ impl Anchor {
         }
     }
 
-    /// How much a value is above the anchor, and since when; none if it is of another kind.
+    /// Returns the difference between a value and the anchor, with its start time; `None` if it is
+    /// of another type.
     fn count(&mut self, value: Value<'_>, time: TimestampMs) -> Option<Counted> {
         self.newest = time;
-        // The counter started somewhere between two samples: what is known is that it was before
-        // the second one.
+        // The counter was reset between two samples: the only known bound is the time of the second
+        // one.
         let reset_at = time.saturating_sub(1);
         let amount = match (value, &mut self.level) {
             (Value::Float(value), Level::Float { newest, base }) => {
@@ -206,8 +209,8 @@ impl Anchor {
     }
 }
 
-/// What `now` is above `base`, in the form of `stored`, which is `now`; none if the two cannot be
-/// compared.
+/// Returns the difference `now - base` with the count type of `stored`, which is the same as `now`;
+/// `None` if the two are incompatible.
 fn above(now: &FloatHistogram, base: &FloatHistogram, stored: &Histogram) -> Option<Histogram> {
     let mut above = now.clone();
     above.subtract(base).ok()?;
@@ -219,7 +222,7 @@ fn above(now: &FloatHistogram, base: &FloatHistogram, stored: &Histogram) -> Opt
     })
 }
 
-/// A histogram of whole counts in the form that has them as integers.
+/// Converts a histogram with whole float counts to integer counts.
 fn with_integers(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
     let floats = histogram.counts.to_floats();
     let deltas = |counts: Vec<f64>| {
@@ -266,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Which series of a family are counters.
+    /// Checks which series of a family are counters.
     #[track_caller]
     fn check_kind(name: &str, kind: MetricType, counters: &[&str], others: &[&str]) {
         let family = family(name, kind);
@@ -289,7 +292,8 @@ mod tests {
         check_kind("", Counter, &[], &["a"]);
     }
 
-    /// Counts samples of one series, which give these starts and values; none is left out.
+    /// Processes samples of one series and compares their start times and values; `None` means left
+    /// out.
     #[track_caller]
     fn check(samples: &[(TimestampMs, f64)], wanted: &[Option<(TimestampMs, f64)>]) {
         let family = family("a", MetricType::Counter);
@@ -358,10 +362,10 @@ mod tests {
         };
         let since = |time, amount| Counted::Since(time, Amount::Histogram(amount));
         assert_eq!(count(10, &histogram(4, &[1, 2])), Counted::LeftOut);
-        // Buckets of 1 and 3, then of 3 and 8: above are 2 and 5.
+        // Buckets 1 and 3, then 3 and 8: the differences are 2 and 5.
         let wanted = since(10, histogram(7, &[2, 3]));
         assert_eq!(count(20, &histogram(11, &[3, 5])), wanted);
-        // The first bucket is as the anchor was, and is left out.
+        // The first bucket equals that of the anchor, and is left out.
         let mut one = histogram(7, &[7]);
         one.positive_spans[0].offset = 1;
         let reset = histogram(2, &[1, 0]);

@@ -1,4 +1,4 @@
-//! One target's scrapes without a network, a clock or a store: what benchmarks measure.
+//! The scrapes of one target without network, clock and store, for benchmarks.
 
 use super::settings::JobSettings;
 use super::state::ScrapeState;
@@ -15,13 +15,13 @@ use firn_wire::WireLimits;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target whose bodies are at hand.
+/// A target whose bodies the benchmark provides.
 #[derive(Debug)]
 pub struct BenchTarget(ScrapeState);
 
 impl BenchTarget {
-    /// The target at `address` of a job, of which nothing is known yet; its series may take
-    /// `memory_bytes`.
+    /// Returns the target at `address` of a job in its initial state; the cache of its series may
+    /// use `memory_bytes`.
     pub fn new(job: JobSettings, address: &str, memory_bytes: usize) -> Result<Self, Error> {
         let invalid = |why: String| Error::new(ErrorKind::Invalid, why);
         let found = populate(&job, address, &Group::default()).map_err(invalid)?;
@@ -40,7 +40,7 @@ impl BenchTarget {
         )))
     }
 
-    /// Takes a body as that of a scrape at `time`; returns the batch that it makes.
+    /// Processes a body like that of a scrape at `time`; returns the resulting batch.
     pub fn take(&mut self, body: Body, time: TimestampMs) -> Result<&Batch, Error> {
         self.0.take(Ok(body), time, || Duration::ZERO).outcome?;
         Ok(self.0.batch())

@@ -1,15 +1,17 @@
-//! What the series of a target were called, so that their labels are made once.
+//! The series cache of a target, which saves decoding and relabelling the same labels at each
+//! scrape.
 //!
 //! ```text
-//! key (the series as it stands in the body) -> entry: labels once relabelled, when seen last
-//! entry -> entry that followed it in the last body
+//! key (the series as written in the body) -> entry: relabelled labels, its latest scrape
+//! entry -> entry that followed it in the previous body
 //! ```
 //!
-//! A body mostly holds the series of the body before, in the same order. Each entry therefore knows
-//! its follower, and the parser is told to expect that one: a series where it is expected costs a
-//! comparison of bytes. Only one that is elsewhere is looked up, and only a new one is relabelled.
+//! A body mostly contains the series of the previous body in the same order. Each entry therefore
+//! stores its follower, which the parser gets as the expected series: at its expected position, a
+//! series costs one comparison of bytes. Only a series at another position is looked up, and only a
+//! new one is relabelled.
 //!
-//! Invariant: an entry of the table `by_key` has that key; followers are hints and may be wrong.
+//! Invariant: an entry in the table `by_key` has that key; followers are hints and may be wrong.
 
 use super::anchors::Anchor;
 use firn_model::labels::Labels;
@@ -17,51 +19,52 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Where an entry is.
+/// The position of an entry in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-/// No entry.
+/// The position of no entry.
 const NOWHERE: Slot = Slot(u32::MAX);
 
-/// Bytes of an entry beside its key and labels: itself, its place in the table, two allocations.
+/// Memory of an entry in bytes without its key and labels: the entry, its place in the table, two
+/// allocations.
 const ENTRY_BYTES: usize = 176;
 
-/// Entries that a target may have beyond twice those of its last good scrape: what failing scrapes
-/// may leave behind before it is forgotten. Prometheus's number.
+/// Number of entries that a target may have in addition to twice those of its latest successful
+/// scrape, before the remains of failed scrapes are dropped. Same number as in Prometheus.
 const SPARE_ENTRIES: usize = 1000;
 
 /// A series that the target exposes.
 #[derive(Debug)]
 pub(super) struct Entry {
     key: Arc<[u8]>,
-    /// The labels as they are stored; `None` if relabelling drops the series.
+    /// The labels as stored; `None` if relabelling drops the series.
     pub(super) labels: Option<Labels>,
-    /// The scrape that saw it last.
+    /// Number of the latest scrape that contained the series.
     pub(super) seen: u64,
-    /// The scrape that saw it last in a way that lets it go stale, and the one before that.
+    /// Numbers of the latest two scrapes after which the series can become stale.
     tracked: [u64; 2],
-    /// The last start time of which a zero was made.
+    /// The latest start time for which a zero sample was created.
     pub(super) zero_made: TimestampMs,
-    /// From where on its samples count, if the job wants that.
+    /// Anchor of a counter, if the job synthesizes start times.
     anchor: Option<Box<Anchor>>,
-    /// Whether a good scrape saw it: only then it was stored.
+    /// True if a successful scrape contained the series, because only then it was stored.
     is_stored: bool,
-    /// Whether it was counted as added. A series is counted at its first sample that the store
+    /// True if the series was counted as added, which happens at its first sample that the store
     /// accepts.
     pub(super) is_counted: bool,
     follower: Slot,
 }
 
 impl Entry {
-    /// Says that scrape `now` saw the series in a way that lets it go stale.
+    /// Records that scrape `now` contained the series such that it can become stale.
     pub(super) fn track(&mut self, now: u64) {
         if self.tracked[0] != now {
             self.tracked = [now, self.tracked[0]];
         }
     }
 
-    /// Whether a scrape saw the series in a way that lets it go stale.
+    /// Returns whether any scrape contained the series such that it can become stale.
     pub(super) fn is_tracked(&self) -> bool {
         self.tracked[0] != 0
     }
@@ -83,11 +86,11 @@ pub(super) struct SeriesCache {
     free: Vec<u32>,
     by_key: HashMap<Arc<[u8]>, u32>,
     bytes: usize,
-    /// The first series of the last body.
+    /// The first series of the previous body.
     first: Slot,
     /// The series that was read last.
     last: Slot,
-    /// Entries after the last good scrape.
+    /// Number of entries after the latest successful scrape.
     good_count: usize,
 }
 
@@ -106,12 +109,12 @@ impl Default for SeriesCache {
 }
 
 impl SeriesCache {
-    /// Goes back to the start of a body.
+    /// Moves to the start of a body.
     pub(super) fn rewind(&mut self) {
         self.last = NOWHERE;
     }
 
-    /// The series that should come next.
+    /// Returns the series that should come next, with its key.
     pub(super) fn expected(&self) -> Option<(Slot, &[u8])> {
         let slot = match self.entry(self.last) {
             Some(last) => last.follower,
@@ -121,12 +124,12 @@ impl SeriesCache {
         (!entry.key.is_empty()).then_some((slot, &entry.key))
     }
 
-    /// The series with this key.
+    /// Returns the series with this key.
     pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
         self.by_key.get(key).map(|slot| Slot(*slot))
     }
 
-    /// Says that the series at `slot` was read now.
+    /// Records that the series at `slot` was read at the current position.
     pub(super) fn follow(&mut self, slot: Slot) {
         let last = self.last;
         match self.entry_mut(last) {
@@ -136,17 +139,17 @@ impl SeriesCache {
         self.last = slot;
     }
 
-    /// The entry at `slot`.
+    /// Returns the entry at `slot`.
     pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
         self.entries.get(slot.0 as usize)?.as_ref()
     }
 
-    /// The entry at `slot`, to change it.
+    /// Returns the entry at `slot` for modification.
     pub(super) fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
         self.entries.get_mut(slot.0 as usize)?.as_mut()
     }
 
-    /// Adds a series that scrape `seen` saw first.
+    /// Adds a series that was first seen in scrape `seen`.
     pub(super) fn add(&mut self, key: &[u8], labels: Option<Labels>, seen: u64) -> Slot {
         let key: Arc<[u8]> = key.into();
         let entry = Entry {
@@ -175,7 +178,8 @@ impl SeriesCache {
         Slot(slot)
     }
 
-    /// Has the anchor of the series at `slot` changed; none if the series is not stored.
+    /// Calls `change` with the anchor and labels of the series at `slot`; returns `None` if the
+    /// series is not stored.
     pub(super) fn change_anchor<T>(
         &mut self,
         slot: Slot,
@@ -188,13 +192,13 @@ impl SeriesCache {
         Some(outcome)
     }
 
-    /// Memory of all entries.
+    /// Returns the memory of all entries in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets by which keys series are known, because the next body writes them in another way or
-    /// other labels are to be made of them. What was tracked can still go stale.
+    /// Removes the keys of all series, because the next body uses another syntax or the labels must
+    /// be computed anew. Tracked series can still become stale.
     pub(super) fn forget_keys(&mut self) {
         self.by_key.clear();
         self.first = NOWHERE;
@@ -206,8 +210,8 @@ impl SeriesCache {
         }
     }
 
-    /// Labels of the series that scrape `before` tracked and the good scrape `now` did not. Two
-    /// keys with the same labels are one series.
+    /// Returns the labels of series that scrape `before` tracked and the successful scrape `now`
+    /// did not. Two keys with the same labels are the same series.
     pub(super) fn vanished(&self, before: u64, now: u64) -> Vec<Labels> {
         let gone = self.labels_of(|entry| entry.tracked[0] == before);
         if gone.is_empty() {
@@ -219,7 +223,8 @@ impl SeriesCache {
         gone.into_iter().filter(is_gone).collect()
     }
 
-    /// Labels of all series that scrape `before` tracked, when nothing of `now` was stored.
+    /// Returns the labels of all series that scrape `before` tracked, for a scrape `now` from which
+    /// nothing was stored.
     pub(super) fn all_vanished(&self, before: u64, now: u64) -> Vec<Labels> {
         self.labels_of(|entry| entry.tracked[0] == before || entry.tracked == [now, before])
     }
@@ -230,7 +235,7 @@ impl SeriesCache {
         meant.filter_map(|entry| entry.labels.clone()).collect()
     }
 
-    /// Ends the good scrape `now`: what it did not see is forgotten.
+    /// Ends the successful scrape `now`: removes the series that it did not contain.
     pub(super) fn end_good(&mut self, now: u64) {
         self.retain(|entry| entry.seen == now);
         for entry in self.entries.iter_mut().flatten() {
@@ -244,11 +249,11 @@ impl SeriesCache {
         assert!(self.good_count > 0 || self.bytes == 0, "memory of no entry");
     }
 
-    /// Ends a scrape without a good body. What such scrapes saw first was not stored; it is
-    /// forgotten if it is much, or if its memory is needed.
+    /// Ends a failed scrape. Series that only failed scrapes contained were not stored; they are
+    /// removed if there are many of them, or if their memory is needed.
     pub(super) fn end_failed(&mut self, needs_memory: bool) {
         for entry in self.entries.iter_mut().flatten() {
-            // Zeros of this scrape were not stored; the store refuses those that it has.
+            // Zeros of this scrape were not stored. The store rejects those that it already has.
             entry.zero_made = START_UNKNOWN;
         }
         if needs_memory {
@@ -257,8 +262,8 @@ impl SeriesCache {
         self.end_empty();
     }
 
-    /// Ends a scrape with an empty body. Prometheus takes it for a failure of the target, so what
-    /// is known of series stays, unless failed scrapes added much.
+    /// Ends a scrape with an empty body. Prometheus treats it as a failure of the target, so that
+    /// the series are kept, unless failed scrapes have added many.
     pub(super) fn end_empty(&mut self) {
         if self.len() > 2 * self.good_count + SPARE_ENTRIES {
             self.retain(|entry| entry.is_stored);

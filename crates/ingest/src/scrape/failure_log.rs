@@ -1,4 +1,4 @@
-//! `scrape_failure_log_file`: one line of JSON for each scrape that could not be fetched.
+//! Writes `scrape_failure_log_file`: one line of JSON for each failed scrape.
 
 use super::plan::Plan;
 use firn_model::sample::TimestampMs;
@@ -20,7 +20,7 @@ struct Line<'a> {
     target: &'a str,
 }
 
-/// Adds a line to the file at `path`. A file that cannot be written is worth a warning.
+/// Appends a line to the file at `path`. If that fails, logs a warning.
 pub(super) async fn write(path: PathBuf, plan: &Plan, time: TimestampMs, message: &str) {
     let nanoseconds = i128::from(time) * 1_000_000;
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds)

@@ -1,4 +1,4 @@
-//! What fetches the exposition of a target.
+//! The interface for fetching the metrics of a target.
 
 use super::settings::JobSettings;
 use super::target::Target;
@@ -8,22 +8,22 @@ use firn_model::trace::Span;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A fetch under way.
+/// The future of a running fetch, which resolves to the body.
 pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send + 'f>>;
 
-/// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
-/// what it returns. The caller bounds the time: it drops the future.
+/// Fetches the metrics of a target: over HTTP, or from this process itself. Implementations limit
+/// the size of the body. The caller limits the time, by dropping the future.
 pub trait Fetch: Send + Sync {
-    /// Asks once, which is a part of `scrape`.
+    /// Starts one fetch, whose span becomes a child of `scrape`.
     fn fetch<'f>(&'f self, scrape: &'f Span) -> Fetching<'f>;
 }
 
-/// Makes what fetches the targets of one job.
+/// Creates fetchers for the targets of one job.
 pub(super) trait MakeFetch: Send + Sync {
     fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch>;
 }
 
-/// Fetches every target by one fetch.
+/// Uses the same fetcher for every target.
 pub(super) struct Always(pub(super) Arc<dyn Fetch>);
 
 impl MakeFetch for Always {

@@ -1,17 +1,17 @@
-//! Native histograms brought within the limits of a job, by merging neighbouring buckets.
+//! Reduces native histograms to the limits of a job by merging neighbouring buckets.
 
 use super::settings::ScrapeLimits;
 use firn_model::histogram::{EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram};
 
-/// The growth of a bucket that the finest schema has; a lower factor asks for nothing.
+/// The growth factor of buckets in the finest schema; a smaller limit has no effect.
 const FINEST_FACTOR: f64 = 1.00271;
 
-/// What a histogram may have.
+/// The limits of a job for native histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HistogramLimits {
-    /// Buckets on both sides; zero is no limit.
+    /// Largest number of buckets of both signs; zero means no limit.
     buckets: u64,
-    /// The finest schema.
+    /// The finest allowed schema.
     schema: i32,
 }
 
@@ -30,7 +30,7 @@ impl HistogramLimits {
     }
 }
 
-/// The histogram within `limits`; `None` if it has too many buckets at any resolution.
+/// Returns the histogram reduced to `limits`; `None` if it has too many buckets in every schema.
 pub(super) fn fit(histogram: &Histogram, limits: HistogramLimits) -> Option<Histogram> {
     let mut fitted = histogram.clone();
     if !fitted.has_custom_buckets() {
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn fit_merges_buckets_in_pairs() {
-        // Counts 1, 3, 6 at 1, 2, 3 and 2, 1 at 6, 7.
+        // Counts 1, 3, 6 in the buckets 1, 2, 3 and counts 2, 1 in the buckets 6, 7.
         let fine = histogram(1, &[(1, 3), (2, 2)], &[1, 2, 3, -4, -1]);
         assert_eq!(fit(&fine, limits(0, 0.0)), Some(fine.clone()));
         assert_eq!(fit(&fine, limits(5, 0.0)), Some(fine.clone()));
-        // 1 and 2 make 1; 3 (and 4) make 2; 6 (and 5) make 3; 7 (and 8) make 4.
+        // Buckets 1 and 2 are merged to 1; 3 (and 4) to 2; 6 (and 5) to 3; 7 (and 8) to 4.
         let coarse = histogram(0, &[(1, 4)], &[4, 2, -4, -1]);
         assert_eq!(fit(&fine, limits(4, 0.0)), Some(coarse.clone()));
         assert_eq!(fit(&fine, limits(0, 2.0)), Some(coarse));

@@ -1,4 +1,4 @@
-//! Targets over HTTP.
+//! Fetches targets over HTTP.
 
 use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
-/// Makes fetches by one client, so that all targets of a job share its tokens and connections.
+/// Creates fetchers that share one client, with its tokens and connections, for all targets of a
+/// job.
 pub(super) struct HttpFetches {
     client: Mutex<(HttpSettings, Arc<HttpClient>)>,
     places: Places,
@@ -37,7 +38,7 @@ impl HttpFetches {
         }
     }
 
-    /// The client that behaves as `settings` say.
+    /// Returns the client for `settings`; creates a new one if they have changed.
     fn client(&self, settings: &HttpSettings) -> Arc<HttpClient> {
         let mut held = lock(&self.client);
         if held.0 != *settings {
@@ -62,7 +63,7 @@ impl MakeFetch for HttpFetches {
 }
 
 fn headers(job: &JobSettings, target: &Target) -> HeaderMap {
-    // Only what can be read is asked for.
+    // Request only formats that the parser supports.
     let is_readable =
         |protocol: &ScrapeProtocol| Format::of_content_type("", Some(*protocol)).is_ok();
     let protocols: Vec<_> = job.protocols.iter().copied().filter(is_readable).collect();
@@ -84,7 +85,7 @@ fn headers(job: &JobSettings, target: &Target) -> HeaderMap {
     values.collect()
 }
 
-/// One target.
+/// The fetcher of one target.
 struct HttpTarget {
     client: Arc<HttpClient>,
     url: String,
@@ -95,7 +96,8 @@ struct HttpTarget {
 }
 
 impl HttpTarget {
-    /// Asks the target, which hears of the span that it is asked in; ends with the answer's head.
+    /// Sends the request, with the trace context of its span in the headers; returns when the
+    /// response headers have arrived.
     async fn ask(&self, uri: &Uri, mut span: Span) -> Result<Response<Incoming>, Error> {
         span.set("url", || self.url.as_str());
         let headers = with_trace(&self.headers, span.parent());

@@ -1,4 +1,5 @@
-//! The labels of a new series: what the target wrote, the target's own, relabelling, and limits.
+//! Computes the labels of a new series: merges scraped labels and target labels, relabels, and
+//! checks limits.
 
 use super::settings::{JobSettings, ScrapeLimits};
 use super::target::Target;
@@ -10,13 +11,13 @@ use firn_wire::WireLimits;
 use firn_wire::exposition::LabelPairs;
 use std::sync::Arc;
 
-/// Put before the name of a scraped label that the target has too.
+/// Prefix for the name of a scraped label that conflicts with a target label.
 const EXPORTED: &str = "exported_";
 
-/// Characters of a name or value that an error repeats.
+/// Largest number of characters of a name or value in an error text.
 const SHOWN_CHARS: usize = 50;
 
-/// Makes labels for the series of one target.
+/// Computes labels for the series of one target.
 #[derive(Debug)]
 pub(super) struct Labeller {
     job: Arc<JobSettings>,
@@ -25,7 +26,7 @@ pub(super) struct Labeller {
 }
 
 impl Labeller {
-    /// Limits that the job does not set are those of any sender.
+    /// Returns a labeller. Limits that the job does not set are those of any sender.
     pub(super) fn new(job: &Arc<JobSettings>, target: &Target, wire: WireLimits) -> Self {
         let or = |own: u64, general: usize| if own > 0 { own } else { general as u64 };
         let limits = &job.limits;
@@ -41,7 +42,7 @@ impl Labeller {
         }
     }
 
-    /// Whether `other` makes the same labels of the same series.
+    /// Returns whether `other` computes the same labels for all series.
     pub(super) fn makes_the_same(&self, other: &Self) -> bool {
         let limits = |l: &ScrapeLimits| [l.labels, l.label_name_bytes, l.label_value_bytes];
         self.target_labels == other.target_labels
@@ -51,8 +52,8 @@ impl Labeller {
             && self.job.metric_relabel == other.job.metric_relabel
     }
 
-    /// The labels of a series that the target writes as `pairs`, which are sorted; `None` if
-    /// relabelling drops it. Fails if the whole scrape must.
+    /// Returns the labels of a series that the target writes as `pairs`, which must be sorted;
+    /// `None` if relabelling drops it. An error fails the whole scrape.
     pub(super) fn label(&self, pairs: &LabelPairs) -> Result<Option<Labels>, Error> {
         let mut labels = LabelsBuilder::default();
         let mut previous: Option<&[u8]> = None;
@@ -72,7 +73,7 @@ impl Labeller {
             return Ok(None);
         }
         let labels = labels.build();
-        // Relabelling that leaves nothing drops the series too.
+        // An empty label set after relabelling drops the series too.
         if labels.is_empty() {
             return Ok(None);
         }
@@ -83,7 +84,8 @@ impl Labeller {
     fn add_target_labels(&self, pairs: &LabelPairs, labels: &mut LabelsBuilder) {
         let mut exposed = Vec::new();
         for (name, value) in self.target_labels.iter() {
-            // An empty label counts: by `instance=""` a gateway says that there is to be none.
+            // An empty label counts as exposed: a gateway exposes `instance=""` to get no such
+            // label.
             let is_exposed = pairs.iter().any(|(known, _)| known == name.as_bytes());
             if is_exposed && self.job.honor_labels {
                 continue;
@@ -94,7 +96,7 @@ impl Labeller {
             }
             labels.set(name, value);
         }
-        // The shortest name first, so that none of them takes the new name of another.
+        // Shortest names first, so that none of them takes the new name of another.
         exposed.sort_by_key(|(name, _)| name.len());
         for (name, value) in exposed {
             let mut new_name = format!("{EXPORTED}{name}");

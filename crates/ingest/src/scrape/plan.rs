@@ -1,24 +1,25 @@
-//! How a job and each of its targets are scraped.
+//! The plans by which jobs and their targets are scraped.
 
 use super::fetch::{Fetch, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
 use std::sync::Arc;
 
-/// How one target is scraped.
+/// The plan for scraping one target.
 pub(super) struct Plan {
     pub(super) job: Arc<JobSettings>,
     pub(super) target: Arc<Target>,
     pub(super) fetch: Arc<dyn Fetch>,
-    /// Why it is not scraped, if it is not.
+    /// Reason why the target must not be scraped, if there is one.
     pub(super) refusal: Option<String>,
 }
 
-/// How a job begins and ends, and what fetches its targets.
+/// The behaviour of a job at its start and end, and the source of its fetchers.
 pub(super) struct Manner {
     pub(super) maker: Arc<dyn MakeFetch>,
-    /// Whether targets are scraped at once when they are new.
+    /// True if new targets are scraped immediately instead of at their scheduled offset.
     pub(super) begins_at_once: bool,
-    /// Whether the series are marked as stale when the server ends: no other server scrapes them.
+    /// True if the series get staleness markers when the server stops, because no other server
+    /// scrapes them.
     pub(super) marks_at_stop: bool,
 }

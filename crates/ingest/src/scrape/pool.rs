@@ -1,11 +1,11 @@
-//! The task of one job: keeps a runner for each target that its discoveries tell.
+//! The task of one job: keeps a runner for each target that its discoveries find.
 //!
 //! ```text
-//! discoveries --groups--> targets --compare--> runners: start, go on, leave
+//! discoveries --groups--> targets --compare--> runners: start, continue, leave
 //! ```
 //!
-//! Invariant: of each target (its labels and URL) there is one runner, the one that is leaving
-//! included: a target that comes back soon takes it up again.
+//! Invariant: each target (labels and URL) has at most one runner, including leaving ones: a target
+//! that returns soon continues with its old runner.
 
 use super::plan::{Manner, Plan};
 use super::resources::Resources;
@@ -23,23 +23,24 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
-/// How long the targets of a job that changed are kept while its new discoveries have not answered.
+/// Time for which the targets of a changed job are kept while its new discoveries have not returned
+/// a list.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bounds the targets that are dropped and yet remembered, if the job does not.
+/// Largest number of dropped targets to remember, if the job sets no limit.
 const DROPPED_MAX: usize = 100_000;
 
-/// What a job is to do.
+/// An order to the task of a job.
 #[derive(Clone)]
 enum Order {
     Run(Arc<JobSettings>),
-    /// The job is gone, the server stays.
+    /// The job was removed from the configuration.
     Leave,
-    /// The server ends.
+    /// The server stops.
     Stop,
 }
 
-/// One job.
+/// The handle of one job's task.
 pub(super) struct Pool {
     orders: watch::Sender<Order>,
     view: Arc<PoolView>,
@@ -74,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// Goes on with new settings; nothing happens if they are the old ones.
+    /// Continues with new settings; does nothing if they are equal to the current ones.
     pub(super) fn reload(&self, job: Arc<JobSettings>) {
         self.orders.send_if_modified(|order| {
             let is_same = matches!(order, Order::Run(old) if **old == *job);
@@ -85,12 +86,12 @@ impl Pool {
         });
     }
 
-    /// Ends the job in the background, as its targets would if they were gone.
+    /// Ends the job in the background, as if all its targets had vanished.
     pub(super) fn leave(self) {
         self.orders.send_replace(Order::Leave);
     }
 
-    /// Ends the job; what is returned resolves when all is stored.
+    /// Ends the job; the returned future resolves when everything is stored.
     pub(super) fn stop(self) -> impl Future<Output = ()> {
         self.orders.send_replace(Order::Stop);
         async move {
@@ -111,18 +112,18 @@ struct Work {
     manner: Manner,
     resources: Arc<Resources>,
     read_yaml: ReadYaml,
-    /// Told when a discovery has a new list.
+    /// Notified when a discovery has a new list.
     changed: Arc<Notify>,
     discoveries: Vec<(DiscoverySettings, Discovery)>,
     runners: HashMap<Identity, Runner>,
     leaving: HashMap<Identity, Runner>,
     view: Arc<PoolView>,
     job: Arc<JobSettings>,
-    /// Until when targets are kept that no discovery has told again.
+    /// Deadline until which targets are kept although no discovery has returned them again.
     waits_until: Option<Instant>,
 }
 
-/// The targets of the groups of all discoveries.
+/// The targets in the groups of all discoveries.
 #[derive(Default)]
 struct Targets {
     active: HashMap<Identity, Arc<Target>>,
@@ -131,8 +132,8 @@ struct Targets {
 }
 
 impl Targets {
-    /// Adds a target. One that differs from an earlier one in discovered labels alone replaces it,
-    /// as in Prometheus.
+    /// Adds a target. It replaces an earlier one that differs in discovered labels only, as in
+    /// Prometheus.
     fn add(&mut self, target: Target) {
         self.active.insert(target.identity(), Arc::new(target));
     }
@@ -170,7 +171,7 @@ impl Work {
         self.end(end).await;
     }
 
-    /// Starts the discoveries that the job has now; those that it had before go on.
+    /// Starts the new discoveries of the job, keeps unchanged ones, and stops the others.
     fn discover(&mut self) {
         let mut old = std::mem::take(&mut self.discoveries);
         let owner = Owner {
@@ -191,19 +192,20 @@ impl Work {
         self.waits_until = Some(Instant::now() + PATIENCE);
     }
 
-    /// The groups of all discoveries; `None` while one has not answered that may still.
+    /// Returns the groups of all discoveries; `None` while one has not returned a list and the
+    /// deadline has not passed.
     fn groups(&mut self) -> Option<Vec<Arc<Vec<Group>>>> {
         let lists: Vec<_> = self.discoveries.iter().map(|(_, d)| d.groups()).collect();
         let is_complete = lists.iter().all(Option::is_some);
         if is_complete {
             self.waits_until = None;
         }
-        // With no targets to lose there is nothing to wait for.
+        // Without running targets there is no reason to wait.
         let waits = self.waits_until.is_some() && !self.runners.is_empty();
         (!waits).then(|| lists.into_iter().flatten().collect())
     }
 
-    /// Brings the runners in line with what the discoveries tell.
+    /// Starts, updates and ends runners according to the lists of the discoveries.
     async fn sync(&mut self) {
         let Some(groups) = self.groups() else {
             return;
@@ -243,7 +245,7 @@ impl Work {
         })
     }
 
-    /// Keeps a runner going, by the same plan if nothing changed.
+    /// Continues a runner, with the same plan if nothing has changed.
     fn go_on(&self, mut runner: Runner, target: Arc<Target>, refusal: &Option<String>) -> Runner {
         let plan = runner.plan();
         let is_same =
@@ -263,7 +265,7 @@ impl Work {
         }
     }
 
-    /// Why none of so many targets is scraped, if that is so.
+    /// Returns why none of `count` targets may be scraped, if their number exceeds the limit.
     fn refusal(&self, count: usize) -> Option<String> {
         let limit = self.job.limits.targets;
         (limit > 0 && count as u64 > limit)
@@ -319,7 +321,7 @@ async fn wait(until: Option<Instant>) {
     }
 }
 
-/// Makes targets of all addresses in `groups`.
+/// Creates targets from all addresses in `groups`.
 fn find(job: &JobSettings, groups: &[Arc<Vec<Group>>]) -> Targets {
     let kept_max = match job.keep_dropped_targets {
         0 => DROPPED_MAX,

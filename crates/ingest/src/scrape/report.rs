@@ -1,4 +1,4 @@
-//! The series that report on each scrape.
+//! Writes the series that describe each scrape, such as `up`.
 
 use super::settings::JobSettings;
 use super::target::Target;
@@ -7,7 +7,7 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
 use std::time::Duration;
 
-/// The names, in the order in which values are written; the last three are extra.
+/// Metric names, in the order of the values; the last three are extra metrics.
 const NAMES: [&str; 8] = [
     "up",
     "scrape_duration_seconds",
@@ -19,24 +19,25 @@ const NAMES: [&str; 8] = [
     "scrape_body_size_bytes",
 ];
 
-/// How many are written if no extra ones are asked for.
+/// Number of series without extra metrics.
 const ORDINARY: usize = 5;
 
-/// The counts of one scrape, as Prometheus's scrape loop makes them.
+/// The counts of one scrape, with the definitions of Prometheus's scrape loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Samples in the body.
+    /// Number of samples in the body.
     pub(super) scraped: u64,
-    /// Samples that relabelling kept, those included that the store refuses or that repeat a
-    /// series.
+    /// Number of samples after relabelling, including those that the store rejects and duplicates
+    /// within the scrape.
     pub(super) kept: u64,
-    /// Series that no scrape since the last one with a body had a sample of that the store accepts.
+    /// Number of new series with an accepted sample, compared with the scrapes since the latest one
+    /// with a body.
     pub(super) added: u64,
-    /// Bytes of the body; -1 if there were too many.
+    /// Size of the body in bytes; -1 if it exceeded the limit.
     pub(super) body_bytes: i64,
 }
 
-/// Writes the report of one target.
+/// Writes the report series of one target.
 #[derive(Debug)]
 pub(super) struct Reporter {
     labels: Vec<Labels>,
@@ -87,7 +88,7 @@ impl Reporter {
         }
     }
 
-    /// Says that there will be no more reports.
+    /// Ends the report series with staleness markers.
     pub(super) fn end(&self, time: TimestampMs, batch: &mut Batch) {
         for labels in &self.labels {
             batch.push_series(labels.as_ref(), &[(time, stale_nan())]);

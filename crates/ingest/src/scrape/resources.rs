@@ -1,4 +1,4 @@
-//! What all targets share: the way into the store, the clock, and bounds on memory and threads.
+//! The resources that all targets share: pipeline, clock, and limits on memory and threads.
 
 use crate::pipeline::Pipeline;
 use firn_discovery::{DiscoveryMetrics, Lent, ReadYaml};
@@ -12,28 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The longest list of targets that is read with any memory.
+/// Largest size of a target list in bytes, however much memory there is.
 const LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// Bodies that are read at one time, for each core: reading is computing, and waits for locks.
+/// Number of bodies for each core that are processed concurrently: processing computes, and waits
+/// for locks.
 const READERS_PER_CORE: usize = 2;
 
-/// What all targets share.
+/// The resources that all targets share.
 pub(super) struct Resources {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Begins the spans of scrapes.
+    /// Creates the spans of scrapes.
     pub(super) tracer: Arc<Tracer>,
-    /// Memory of bodies.
+    /// Memory budget for bodies.
     pub(super) bodies: Budget,
-    /// Memory of what is known of series.
+    /// Memory budget for series caches.
     pub(super) caches: Budget,
-    /// Connections to targets.
+    /// Limit for connections to targets.
     pub(super) places: Places,
-    /// Where discoveries are counted.
+    /// Metrics of all discoveries.
     pub(super) discoveries: DiscoveryMetrics,
     readers: Semaphore,
-    /// Targets that wait for a reader.
+    /// Number of targets that wait for their body to be processed.
     waiting: Gauge,
     seed: AtomicU64,
 }
@@ -61,13 +62,13 @@ impl Resources {
         }
     }
 
-    /// Bytes of a list of targets: half of what bodies may have, or what no list ever has. One of
-    /// 100,000 targets has some 10 MB.
+    /// Returns the largest size of a target list in bytes: half of the memory for bodies, or a
+    /// limit that no list reaches. A list of 100,000 targets has about 10 MB.
     fn list_bytes_max(&self) -> u64 {
         LIST_BYTES_MAX.min(self.bodies.limit_bytes() as u64 / 2)
     }
 
-    /// What discoveries are lent.
+    /// Returns the shared parts that a discovery needs.
     pub(super) fn lent(&self, read_yaml: ReadYaml) -> Lent {
         Lent {
             read_yaml,
@@ -77,7 +78,7 @@ impl Resources {
         }
     }
 
-    /// What makes this server scrape at other times than its twins.
+    /// Returns the seed that shifts the scrape times of this server.
     pub(super) fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
     }
@@ -86,10 +87,10 @@ impl Resources {
         self.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// Waits for the turn to read a body.
+    /// Waits for permission to process a body.
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.add(1);
-        // It is never closed.
+        // The semaphore is never closed.
         let slot = self.readers.acquire().await.ok();
         self.waiting.add(-1);
         slot

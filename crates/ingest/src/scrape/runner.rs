@@ -1,4 +1,4 @@
-//! The task of one target: scrapes it at fixed times until it is told to end.
+//! The task of one target: scrapes it on a fixed schedule until it is stopped.
 //!
 //! ```text
 //! Run(plan) --Leave--> waits for two intervals --> staleness markers, end
@@ -7,8 +7,8 @@
 //!                                             --EndSilently--> end
 //! ```
 //!
-//! Invariant: scrapes of one target never overlap; a fetch that a change of mind ends leaves no
-//! samples, but what is being stored is waited for, so that staleness markers come after it.
+//! Invariant: scrapes of one target never overlap. An order to stop cancels a running fetch without
+//! samples, but waits for a running append, so that staleness markers come after it.
 
 use super::failure_log;
 use super::plan::Plan;
@@ -30,24 +30,25 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
 use tracing::{debug, warn};
 
-/// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress
-/// to almost nothing, and timers are late by a millisecond; Prometheus does the same.
+/// Largest correction of a scrape's timestamp towards the schedule, in milliseconds. Equal steps
+/// between timestamps compress to almost nothing, and timers are late by a millisecond; Prometheus
+/// does the same.
 const ALIGNMENT_MS_MAX: i64 = 2;
 
-/// What a target's task is to do.
+/// An order to the task of a target.
 #[derive(Clone)]
 pub(super) enum Wanted {
-    /// Scrape as planned.
+    /// Scrape according to the plan.
     Run(Arc<Plan>),
-    /// The target is gone; it may come back soon.
+    /// The target has vanished, but may return soon.
     Leave,
-    /// End now and say that the series do.
+    /// End now, with staleness markers.
     EndMarked,
-    /// End now and say nothing.
+    /// End now, without staleness markers.
     EndSilently,
 }
 
-/// The task of one target.
+/// The handle of one target's task.
 pub(super) struct Runner {
     wanted: watch::Sender<Wanted>,
     plan: Arc<Plan>,
@@ -56,7 +57,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Starts scraping as planned, first after `offset`.
+    /// Starts scraping according to the plan, for the first time after `offset`.
     pub(super) fn start(plan: Arc<Plan>, offset: Duration, resources: Arc<Resources>) -> Self {
         let (wanted, follows) = watch::channel(Wanted::Run(plan.clone()));
         let status = Arc::new(TargetStatus::default());
@@ -76,17 +77,17 @@ impl Runner {
         }
     }
 
-    /// What is known about the target.
+    /// Returns the status of the target.
     pub(super) fn status(&self) -> &Arc<TargetStatus> {
         &self.status
     }
 
-    /// What is scraped.
+    /// Returns the current plan.
     pub(super) fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Goes on with another plan, or again with the same.
+    /// Continues with another plan, or resumes with the same one.
     pub(super) fn run(&mut self, plan: Arc<Plan>) {
         self.plan = plan.clone();
         self.wanted.send_if_modified(|wanted| {
@@ -96,12 +97,12 @@ impl Runner {
         });
     }
 
-    /// Says what is to become of the task.
+    /// Sends an order to the task.
     pub(super) fn tell(&self, wanted: Wanted) {
         self.wanted.send_replace(wanted);
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     pub(super) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
@@ -115,7 +116,7 @@ impl Runner {
 }
 
 struct Scraping {
-    /// Taken away while a thread works on it.
+    /// State between scrapes; `None` while a thread works on it.
     state: Option<ScrapeState>,
     plan: Arc<Plan>,
     status: Arc<TargetStatus>,
@@ -135,7 +136,7 @@ impl Scraping {
                 changed = self.wanted.changed() => {
                     let wanted = match changed {
                         Ok(()) => self.wanted.borrow_and_update().clone(),
-                        // The runner is gone: nothing more can be wanted of the task.
+                        // The handle was dropped, so that no further order can come.
                         Err(_) => Wanted::EndSilently,
                     };
                     match wanted {
@@ -158,7 +159,7 @@ impl Scraping {
         metrics.scrape_targets.add(-1);
     }
 
-    /// Takes over a plan.
+    /// Applies a plan.
     fn follow(&mut self, plan: Arc<Plan>, ticks: &mut Interval) {
         let old = std::mem::replace(&mut self.plan, plan);
         if old.target.interval != self.plan.target.interval {
@@ -172,8 +173,8 @@ impl Scraping {
         }
     }
 
-    /// Waits whether the target comes back; returns whether it did. If not, its series are marked
-    /// at the time of the scrape that did not take place.
+    /// Waits for the target to return; returns whether it did. Otherwise, marks its series as stale
+    /// at the time of the first skipped scrape.
     async fn leave(&mut self, ticks: &mut Interval) -> bool {
         let mut wanted = self.wanted.clone();
         let interval = self.plan.target.interval;
@@ -187,7 +188,7 @@ impl Scraping {
         };
         let time = tokio::select! {
             biased;
-            // What is wanted now is looked at where it always is.
+            // The caller handles the new order.
             _ = wanted.changed() => return true,
             time = waited => time,
         };
@@ -207,7 +208,7 @@ impl Scraping {
             None => {
                 let mut wanted = self.wanted.clone();
                 let stopped = async {
-                    // An error means that the runner is gone.
+                    // An error means that the handle was dropped.
                     let stops = |wanted: &Wanted| !matches!(wanted, Wanted::Run(_));
                     let _ = wanted.wait_for(stops).await;
                 };
@@ -228,7 +229,7 @@ impl Scraping {
         self.store(fetched, (time, started), &span).await;
     }
 
-    /// Stores what came of the scrape at `time` that began when the clock stood at `started`.
+    /// Stores the result of the scrape at `time`, which started at the monotonic time `started`.
     async fn store(
         &mut self,
         fetched: Result<Body, Error>,
@@ -249,7 +250,7 @@ impl Scraping {
             duration,
             dropped,
         } = made;
-        // What could not be kept was not scraped, whatever the target did.
+        // A scrape that could not be stored counts as failed, whatever the target returned.
         let outcome = outcome.and(stored);
         let metrics = self.resources.pipeline.metrics();
         match &outcome {
@@ -283,8 +284,8 @@ impl Scraping {
         }
     }
 
-    /// Makes a batch and stores it, on a thread that may wait; returns what making it said, and
-    /// whether the store took it.
+    /// Creates a batch with `make` and stores it, on a thread that may block. Returns the result of
+    /// `make`, and whether the store accepted the batch.
     async fn append<T: Send + 'static>(
         &mut self,
         make: impl FnOnce(&mut ScrapeState) -> T + Send + 'static,
@@ -368,7 +369,7 @@ impl Scraping {
         self.status.set_warning(message);
     }
 
-    /// Now, or the time on the schedule if that is as good as now.
+    /// Returns the current time, or the scheduled time if that is close enough.
     fn scheduled_time(&mut self) -> TimestampMs {
         let now = self.resources.clock.now_ms();
         let start = *self.schedule_start.get_or_insert(now);

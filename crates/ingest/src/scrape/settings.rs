@@ -1,6 +1,6 @@
-//! What a config says about scraping: jobs with all defaults filled in.
+//! The scrape settings of the configuration: jobs with all defaults filled in.
 //!
-//! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero is no limit.
+//! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero means no limit.
 
 use crate::relabel::Rule;
 use firn_discovery::{DiscoverySettings, Group};
@@ -11,111 +11,113 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often Firn scrapes itself: often enough that a first look at the page shows a curve within a
-/// minute, at a cost of some hundred samples.
+/// Interval at which Firn scrapes itself: short enough that the web page shows a curve within a
+/// minute, at a cost of a few hundred samples.
 pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bounds on what one scrape, or one job, may bring.
+/// Limits of one scrape or one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScrapeLimits {
-    /// Bytes of an unpacked body.
+    /// Largest size of an uncompressed body in bytes.
     pub body_bytes: u64,
-    /// Samples of a scrape that relabelling keeps.
+    /// Largest number of samples of a scrape after relabelling.
     pub samples: u64,
-    /// Targets of the job.
+    /// Largest number of targets of the job.
     pub targets: u64,
-    /// Labels of a sample.
+    /// Largest number of labels of a sample.
     pub labels: u64,
-    /// Bytes of a label's name.
+    /// Largest length of a label name in bytes.
     pub label_name_bytes: u64,
-    /// Bytes of a label's value.
+    /// Largest length of a label value in bytes.
     pub label_value_bytes: u64,
-    /// Buckets of a native histogram.
+    /// Largest number of buckets of a native histogram.
     pub histogram_buckets: u64,
-    /// The least ratio of one bucket's bound to the bound before.
+    /// Smallest ratio between the bounds of two neighbouring buckets.
     pub histogram_bucket_factor: f64,
 }
 
-/// What becomes of the times since when samples count.
+/// The treatment of start timestamps, selected by feature flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartTimes {
-    /// They are stored with the samples (`st-storage`).
+    /// Store them with the samples (`st-storage`).
     pub are_stored: bool,
-    /// A sample of zero is stored at each (`created-timestamp-zero-ingestion`).
+    /// Store a zero sample at each of them (`created-timestamp-zero-ingestion`).
     pub make_zeros: bool,
-    /// Counters that tell none count from their first sample on (`st-synthesis`).
+    /// Synthesize them for counters without one, from the first sample on (`st-synthesis`).
     pub are_made: bool,
 }
 
 impl StartTimes {
-    /// Whether they are read at all; without that the lines of OpenMetrics that tell them are
-    /// samples like others.
+    /// Returns whether start timestamps are parsed. If not, the `_created` lines of OpenMetrics are
+    /// ordinary samples.
     pub fn are_read(self) -> bool {
         self.are_stored || self.make_zeros
     }
 }
 
-/// A scrape job.
+/// The settings of a scrape job.
 #[derive(Debug, PartialEq)]
 pub struct JobSettings {
-    /// `job_name`
+    /// Name of the job: `job_name`.
     pub name: String,
-    /// `scrape_interval`
+    /// Time between two scrapes: `scrape_interval`.
     pub interval: Duration,
     /// `scrape_timeout`, at most the interval.
     pub timeout: Duration,
     /// `scheme`: `http` or `https`.
     pub scheme: String,
-    /// `metrics_path`
+    /// Path of the metrics: `metrics_path`.
     pub metrics_path: String,
-    /// `params`
+    /// URL parameters: `params`.
     pub params: BTreeMap<String, Vec<String>>,
-    /// `honor_labels`: whether scraped labels win over the target's.
+    /// `honor_labels`: true if scraped labels take precedence over target labels.
     pub honor_labels: bool,
-    /// `honor_timestamps`: whether times in the exposition count.
+    /// `honor_timestamps`: true if timestamps in the body are used.
     pub honor_timestamps: bool,
-    /// `track_timestamps_staleness`: whether series with times of their own go stale too.
+    /// `track_timestamps_staleness`: true if series with explicit timestamps get staleness markers
+    /// too.
     pub track_timestamps_staleness: bool,
-    /// `scrape_protocols`, the most wanted first; not empty.
+    /// `scrape_protocols` in order of preference; not empty.
     pub protocols: Vec<ScrapeProtocol>,
-    /// `fallback_scrape_protocol`: how to read an answer that does not say what it is.
+    /// `fallback_scrape_protocol`: format of responses without a usable content type.
     pub fallback_protocol: Option<ScrapeProtocol>,
-    /// `scrape_native_histograms`
+    /// `scrape_native_histograms`: true if native histograms are scraped.
     pub native_histograms: bool,
-    /// `always_scrape_classic_histograms`
+    /// `always_scrape_classic_histograms`: true if classic histograms are kept beside native ones.
     pub always_classic: bool,
-    /// `convert_classic_histograms_to_nhcb`
+    /// `convert_classic_histograms_to_nhcb`: true if classic histograms are converted to native
+    /// ones.
     pub convert_classic: bool,
-    /// What becomes of start times.
+    /// Treatment of start timestamps.
     pub start_times: StartTimes,
-    /// Whether a family's type and unit become labels.
+    /// True if the type and unit of a family become labels.
     pub type_and_unit_labels: bool,
-    /// `extra_scrape_metrics`: whether three more series report on each scrape.
+    /// `extra_scrape_metrics`: true if three additional series describe each scrape.
     pub extra_metrics: bool,
-    /// `enable_compression`: whether to ask for gzip.
+    /// `enable_compression`: true if gzip is requested.
     pub enable_compression: bool,
-    /// `metric_name_validation_scheme`
+    /// `metric_name_validation_scheme`: the allowed characters in names.
     pub names: NameScheme,
-    /// `metric_name_escaping_scheme`
+    /// `metric_name_escaping_scheme`: the escaping to request from targets.
     pub escaping: Escaping,
-    /// The limits.
+    /// Limits of the job.
     pub limits: ScrapeLimits,
-    /// `keep_dropped_targets`: how many of them are remembered.
+    /// `keep_dropped_targets`: largest number of dropped targets to remember.
     pub keep_dropped_targets: u64,
-    /// `scrape_failure_log_file`
+    /// Path of the failure log: `scrape_failure_log_file`.
     pub failure_log_file: Option<PathBuf>,
-    /// How targets are reached.
+    /// TLS, proxy and authentication settings of the HTTP client.
     pub http: HttpSettings,
-    /// Where targets come from.
+    /// Service discoveries that find the targets.
     pub discoveries: Vec<DiscoverySettings>,
-    /// `relabel_configs`
+    /// `relabel_configs`, applied to targets.
     pub relabel: Vec<Rule>,
-    /// `metric_relabel_configs`
+    /// `metric_relabel_configs`, applied to samples.
     pub metric_relabel: Vec<Rule>,
 }
 
 impl JobSettings {
-    /// The job of a server without a config: itself, which listens at `address`.
+    /// Returns the job of a server without a configuration: it scrapes itself at `address`.
     pub fn itself(address: &str) -> Self {
         let group = Group {
             targets: vec![address.to_owned()],
@@ -129,7 +131,7 @@ impl JobSettings {
         }
     }
 
-    /// A job without targets and with Prometheus's defaults.
+    /// Returns a job without targets and with Prometheus's defaults.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

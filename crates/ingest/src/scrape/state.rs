@@ -1,17 +1,17 @@
-//! What one target's scrapes leave for the next, and the batch that each of them makes. Pure.
+//! The state that a target keeps from one scrape to the next, and the batch of each scrape. Pure.
 //!
 //! ```text
 //! body -> parser -> for each sample: cache, or labels + relabelling + limits -> batch
-//!                                                     series gone: markers --> batch
+//!                                            vanished series: staleness markers --> batch
 //!                                                             report: up, ... --> batch
 //! ```
 //!
-//! Follows `scrape/scrape.go` of Prometheus, but for one thing: what a scrape held before it failed
-//! was not stored, so those series go stale too.
+//! Follows `scrape/scrape.go` of Prometheus with one difference: the samples of a scrape that fails
+//! halfway are not stored, so that their series become stale too.
 //!
-//! Invariant: a series gets at most one staleness marker after its last sample, later than that
-//! sample; series with times of their own in the exposition get none unless the job asks for it,
-//! because it is not known when they end.
+//! Invariant: a series gets at most one staleness marker after its latest sample, with a greater
+//! timestamp. Series with explicit timestamps in the body get none unless the job requests it,
+//! because their end is unknown.
 
 use super::anchors::{self, Counted, Family};
 use super::cache::{SeriesCache, Slot};
@@ -41,10 +41,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// Samples after which the memory of the batch is looked at.
+/// Number of samples between two checks of the batch's memory.
 const CHECK_SAMPLES: u64 = 1024;
 
-/// The memory of one target's scrapes, and the batch of the last one.
+/// The state of one target's scrapes, and the batch of the latest one.
 #[derive(Debug)]
 pub(super) struct ScrapeState {
     job: Arc<JobSettings>,
@@ -55,51 +55,51 @@ pub(super) struct ScrapeState {
     reporter: Reporter,
     status: Arc<TargetStatus>,
     cache: SeriesCache,
-    /// The memory of the cache.
+    /// Memory reservation of the cache.
     memory: MemoryShare,
     format: Option<Format>,
     scrape: u64,
     newest: Option<TimestampMs>,
     batch: Batch,
-    /// Zeros that begin series, to be stored before the batch.
+    /// Zero samples that begin series, to be stored before the batch.
     zeros: Batch,
-    /// The family that the body tells of.
+    /// Family in the latest metadata of the body.
     family: Family,
-    /// Exemplars of one sample, or `None` if the store keeps none.
+    /// Exemplars of one sample; `None` if the store keeps none.
     exemplars: Option<Exemplars>,
-    /// The times at which the store accepts the first sample of a series.
+    /// Timestamps at which the store accepts the first sample of a series.
     accepted_times: RangeInclusive<TimestampMs>,
 }
 
-/// What a scrape was, beside its batch.
+/// The result of a scrape, beside its batch.
 #[derive(Debug)]
 pub(super) struct Scraped {
-    /// Whether it was good, or why not.
+    /// The error of the scrape, if it failed.
     pub(super) outcome: Result<(), Error>,
-    /// How long it took.
+    /// Duration of the scrape.
     pub(super) duration: Duration,
-    /// Samples dropped on the way although it was good.
+    /// Samples that were dropped although the scrape succeeded.
     pub(super) dropped: Option<Dropped>,
 }
 
-/// What the reader of a body does with a sample.
+/// The treatment of a sample while a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sighting {
     /// Relabelling drops its series.
     Dropped,
-    /// The scrape already has a sample of its series, and both have the time of the scrape.
+    /// The scrape already contains a sample of its series, and both have the time of the scrape.
     Repeated,
-    /// It is stored.
+    /// The sample is stored.
     Wanted,
 }
 
-/// Numbers of a body while it is read.
+/// Counts and findings while a body is read.
 #[derive(Debug, Default)]
 struct Reading {
     counts: Counts,
     pushed: u64,
     duplicates: usize,
-    /// The series of the first of them.
+    /// Series of the first duplicate.
     first_duplicate: Labels,
     has_too_many_samples: bool,
     has_too_many_buckets: bool,
@@ -107,7 +107,7 @@ struct Reading {
 }
 
 impl ScrapeState {
-    /// Nothing scraped yet.
+    /// Returns the state before the first scrape.
     pub(super) fn new(
         job: Arc<JobSettings>,
         target: &Target,
@@ -126,7 +126,7 @@ impl ScrapeState {
             cache: SeriesCache::default(),
             memory,
             format: None,
-            // The scrape before the first, which tracked no series.
+            // A virtual scrape before the first one, which has tracked no series.
             scrape: 1,
             newest: None,
             batch: Batch::default(),
@@ -137,7 +137,7 @@ impl ScrapeState {
         }
     }
 
-    /// Goes on with other settings. What is known of series is kept if it would be the same.
+    /// Applies other settings. Cached series are kept if their labels would be the same.
     pub(super) fn reconfigure(&mut self, job: Arc<JobSettings>, target: &Target) {
         let labeller = Labeller::new(&job, target, self.limits);
         let switches = switches(&job, target);
@@ -151,31 +151,31 @@ impl ScrapeState {
         self.job = job;
     }
 
-    /// Says whether exemplars are kept.
+    /// Sets whether exemplars are kept.
     pub(super) fn keep_exemplars(&mut self, keeps_exemplars: bool) {
         if keeps_exemplars != self.exemplars.is_some() {
             self.exemplars = keeps_exemplars.then(Exemplars::default);
         }
     }
 
-    /// Sets the times at which the store accepts the first sample of a series: one whose samples
-    /// are all refused is not counted as added.
+    /// Sets the timestamps at which the store accepts the first sample of a series: a series whose
+    /// samples are all rejected is not counted as added.
     pub(super) fn set_accepted_times(&mut self, times: RangeInclusive<TimestampMs>) {
         self.accepted_times = times;
     }
 
-    /// The samples of the last scrape, its staleness markers and its report.
+    /// Returns the samples of the latest scrape, with its staleness markers and its report.
     pub(super) fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// Zeros to be stored before the samples; mostly none.
+    /// Returns zero samples to be stored before the batch; usually none.
     pub(super) fn zeros(&self) -> &Batch {
         &self.zeros
     }
 
-    /// Takes the answer to a scrape at `time` and makes its batch; `elapsed` says how long the
-    /// scrape took. If it failed, the batch says that the target is down.
+    /// Processes the response to a scrape at `time` and builds its batch; `elapsed` returns the
+    /// duration of the scrape. If it failed, the batch reports the target as down.
     pub(super) fn take(
         &mut self,
         fetched: Result<Body, Error>,
@@ -218,7 +218,8 @@ impl ScrapeState {
                 let gone = self.cache.all_vanished(before, self.scrape);
                 self.mark_stale(&gone, time);
                 self.cache.end_failed(reading.needs_memory);
-                // A scrape that tracks no series: what is marked cannot go stale again.
+                // Skips a scrape number, as if no series were tracked, so that marked series cannot
+                // become stale again.
                 self.scrape += 1;
             }
         }
@@ -241,10 +242,10 @@ impl ScrapeState {
         }
     }
 
-    /// Reads a body into the batch.
+    /// Parses a body into the batch.
     fn read(&mut self, body: &Body, time: TimestampMs, reading: &mut Reading) -> Result<(), Error> {
         if body.bytes.is_empty() {
-            // Prometheus does not ask what nothing is written in.
+            // Prometheus does not check the content type of an empty body either.
             return Ok(());
         }
         let chosen = Format::of_content_type(&body.content_type, self.job.fallback_protocol)?;
@@ -278,7 +279,8 @@ impl ScrapeState {
                     let slot = match slot {
                         Some(slot) => slot,
                         None if self.is_at_sample_limit(reading.pushed) => {
-                            // One that is kept loses the scrape; samples are still counted.
+                            // A kept sample beyond the limit fails the scrape; the remaining ones
+                            // are still counted.
                             parser.labels(&mut pairs)?;
                             if self.labeller.label(&pairs)?.is_some() {
                                 reading.counts.kept += 1;
@@ -324,7 +326,7 @@ impl ScrapeState {
         });
     }
 
-    /// Makes the labels of a new series and remembers them.
+    /// Computes the labels of a new series and adds it to the cache.
     fn add(
         &mut self,
         key: &[u8],
@@ -337,14 +339,14 @@ impl ScrapeState {
         Ok(slot)
     }
 
-    /// Reserves what the cache has grown to.
+    /// Reserves the memory to which the cache has grown.
     fn reserve_cache(&mut self, reading: &mut Reading) -> Result<(), Error> {
         self.memory
             .grow_to(self.cache.bytes())
             .inspect_err(|_| reading.needs_memory = true)
     }
 
-    /// Adds the sample of the series at `slot` to the batch.
+    /// Adds a sample of the series at `slot` to the batch.
     fn push(
         &mut self,
         slot: Slot,
@@ -373,7 +375,7 @@ impl ScrapeState {
         Ok(())
     }
 
-    /// Adds what a sample is above its series' anchor to the batch.
+    /// Adds the difference between a sample and its series' anchor to the batch.
     fn push_counted(
         &mut self,
         slot: Slot,
@@ -405,7 +407,7 @@ impl ScrapeState {
         }
     }
 
-    /// Notes that this scrape read a sample of the series at `slot`.
+    /// Records that this scrape contains a sample of the series at `slot`.
     #[inline]
     fn see(&mut self, slot: Slot, has_own_time: bool) -> Sighting {
         let scrape = self.scrape;
@@ -434,7 +436,7 @@ impl ScrapeState {
         reading.duplicates += 1;
     }
 
-    /// Counts a sample from its series' anchor, unless it has a start of its own.
+    /// Relates a sample to its series' anchor, unless it has a start timestamp of its own.
     fn count(
         &mut self,
         slot: Slot,
@@ -454,7 +456,7 @@ impl ScrapeState {
         counted.unwrap_or(Ok(Counted::Unchanged))
     }
 
-    /// Adds a sample, as it is to be stored, to the batch.
+    /// Adds a sample in its final form to the batch.
     #[inline]
     fn store(
         &mut self,
@@ -507,14 +509,14 @@ impl ScrapeState {
             }
         }
         self.batch.end_series();
-        // Prometheus counts no series behind a sample that exceeds a limit.
+        // Like Prometheus, which counts no series as added after a sample that exceeds a limit.
         if is_added && !reading.has_too_many_samples && !reading.has_too_many_buckets {
             reading.counts.added += 1;
         }
         self.check_memory(reading.pushed)
     }
 
-    /// Whether a scrape that stores `pushed` samples may store no more.
+    /// Returns whether a scrape with `pushed` stored samples has reached the sample limit.
     fn is_at_sample_limit(&self, pushed: u64) -> bool {
         let limit = self.job.limits.samples;
         limit > 0 && pushed >= limit
@@ -538,7 +540,7 @@ impl ScrapeState {
         }
     }
 
-    /// Makes the last batch: everything ends at `time`, or just after its last sample.
+    /// Builds the last batch: all series become stale at `time`, or just after their last sample.
     pub(super) fn end(&mut self, time: TimestampMs) {
         self.batch.clear();
         self.zeros.clear();
@@ -553,7 +555,7 @@ impl ScrapeState {
     }
 }
 
-/// How the target's bodies are read.
+/// Returns the parser options for the target's bodies.
 fn switches(job: &JobSettings, target: &Target) -> Switches {
     Switches {
         type_and_unit_labels: job.type_and_unit_labels,

@@ -1,4 +1,4 @@
-//! What the API tells about a target: its health and the metadata of its metrics.
+//! The status of a target for the API: its health and the metadata of its metrics.
 
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::TimestampMs;
@@ -7,26 +7,27 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Scrapes for which metadata is kept after its metric has gone. Prometheus's number.
+/// Number of scrapes for which metadata is kept after its metric has vanished. Same number as in
+/// Prometheus.
 const METADATA_SCRAPES: u64 = 10;
 
-/// Bytes of the metadata of one target. The largest exporters have 200 KB.
+/// Largest size of the metadata of one target in bytes. The largest exporters have 200 KB.
 const METADATA_BYTES_MAX: usize = 16 << 20;
 
-/// Whether the last scrape was good.
+/// The health of a target, according to its latest scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// There was none.
+    /// There was no scrape yet.
     #[default]
     Unknown,
-    /// It was.
+    /// The latest scrape succeeded.
     Up,
-    /// It was not.
+    /// The latest scrape failed.
     Down,
 }
 
 impl Health {
-    /// The name in the API.
+    /// Returns the name of the health in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Health::Unknown => "unknown",
@@ -36,29 +37,29 @@ impl Health {
     }
 }
 
-/// The last scrape of a target.
+/// The latest scrape of a target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastScrape {
-    /// Whether it was good.
+    /// Whether the scrape succeeded.
     pub health: Health,
-    /// Why not; empty if it was.
+    /// Error text; empty if it succeeded.
     pub error: String,
-    /// What a good scrape lost on its way into the store; empty if nothing.
+    /// Warning about samples that were lost although it succeeded; empty if there were none.
     pub warning: String,
-    /// When it began, if there was one.
+    /// Timestamp of its start, if there was a scrape.
     pub time: Option<TimestampMs>,
-    /// How long it took.
+    /// Duration of the scrape.
     pub duration: Duration,
 }
 
-/// What a target says about a metric family.
+/// The metadata of a metric family.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyMetadata {
-    /// Its type.
+    /// Name of the type.
     pub kind: &'static str,
-    /// A sentence for people.
+    /// Help text.
     pub help: String,
-    /// The unit of its values.
+    /// Unit of the values.
     pub unit: String,
 }
 
@@ -75,11 +76,11 @@ impl From<Metadata<'_>> for FamilyMetadata {
 #[derive(Debug)]
 struct Family {
     metadata: FamilyMetadata,
-    /// The scrape that saw it last.
+    /// Number of the latest scrape that contained it.
     seen: u64,
 }
 
-/// Metadata by the name of the family.
+/// The metadata of a target, by family name.
 #[derive(Debug, Default)]
 pub(super) struct MetadataTable {
     families: BTreeMap<String, Family>,
@@ -87,7 +88,8 @@ pub(super) struct MetadataTable {
 }
 
 impl MetadataTable {
-    /// Takes what scrape `seen` says about `name`, unless the table is full.
+    /// Updates the metadata of the family `name` with `change` during scrape `seen`, unless the
+    /// table is full.
     pub(super) fn set(&mut self, name: &[u8], seen: u64, change: impl FnOnce(&mut FamilyMetadata)) {
         let Ok(name) = std::str::from_utf8(name) else {
             return;
@@ -116,7 +118,7 @@ impl MetadataTable {
         }
     }
 
-    /// Forgets what has not been seen for long before scrape `now`.
+    /// Removes families that have been missing for [`METADATA_SCRAPES`] before scrape `now`.
     pub(super) fn forget(&mut self, now: u64) {
         let bytes = &mut self.bytes;
         self.families.retain(|name, family| {
@@ -133,7 +135,7 @@ fn text_bytes(metadata: &FamilyMetadata) -> usize {
     metadata.help.len() + metadata.unit.len()
 }
 
-/// What is known about a target; shared by its task and the API.
+/// The status of a target, shared by its task and the API.
 #[derive(Debug, Default)]
 pub struct TargetStatus {
     last: Mutex<LastScrape>,
@@ -141,12 +143,12 @@ pub struct TargetStatus {
 }
 
 impl TargetStatus {
-    /// The last scrape.
+    /// Returns the latest scrape.
     pub fn last(&self) -> LastScrape {
         lock(&self.last).clone()
     }
 
-    /// Metadata of the family `name`.
+    /// Returns the metadata of the family `name`.
     pub fn metadata_of(&self, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.metadata);
         table
@@ -155,7 +157,7 @@ impl TargetStatus {
             .map(|family| family.metadata.clone())
     }
 
-    /// Hands out the metadata of each family, in the order of their names.
+    /// Calls `each` with the metadata of each family, sorted by name.
     pub fn each_metadata(&self, mut each: impl FnMut(&str, &FamilyMetadata)) {
         for (name, family) in &lock(&self.metadata).families {
             each(name, &family.metadata);

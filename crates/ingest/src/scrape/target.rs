@@ -1,10 +1,10 @@
-//! A target: what a discovery told about it, relabelled and checked.
+//! A scrape target: an address from a discovery, relabelled and validated.
 //!
 //! ```text
 //! address + group's labels + job's defaults -- relabel --> keep, check --> Target
 //! ```
 //!
-//! Follows `scrape/target.go` of Prometheus in meaning, order of checks and words.
+//! Follows `scrape/target.go` of Prometheus in semantics, order of checks and error texts.
 
 use super::settings::JobSettings;
 use crate::relabel;
@@ -29,7 +29,7 @@ const CONVERT_CLASSIC: &str = "__convert_classic_histograms_to_nhcb__";
 const ALWAYS_CLASSIC: &str = "__always_scrape_classic_histograms__";
 const NATIVE: &str = "__scrape_native_histograms__";
 
-/// What may stand as it is in a path; Go's choice.
+/// Characters that are not escaped in a path, as in Go.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -45,48 +45,48 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// A path as it stands in a URL.
+/// Percent-encodes a path for a URL.
 pub(crate) fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// What is scraped, and how this one differs from its job.
+/// A target, with the settings in which it differs from its job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Whose data it becomes.
+    /// Tenant of its samples.
     pub tenant: TenantId,
-    /// Labels that every series gets, `job` and `instance` among them.
+    /// Labels that all its series get, including `job` and `instance`.
     pub labels: Labels,
     /// Labels before relabelling.
     pub discovered: Labels,
-    /// Where it is asked.
+    /// URL to scrape.
     pub url: String,
-    /// Time from scrape to scrape.
+    /// Time between two scrapes.
     pub interval: Duration,
-    /// The interval as it is written.
+    /// The interval as written in the label.
     pub interval_text: String,
-    /// The longest that a scrape may take.
+    /// Longest duration of a scrape.
     pub timeout: Duration,
-    /// The timeout as it is written.
+    /// The timeout as written in the label.
     pub timeout_text: String,
-    /// Whether native histograms are read.
+    /// True if native histograms are scraped.
     pub native_histograms: bool,
-    /// Whether classic histograms are kept beside native ones.
+    /// True if classic histograms are kept beside native ones.
     pub always_classic: bool,
-    /// Whether classic histograms become native ones.
+    /// True if classic histograms are converted to native ones.
     pub convert_classic: bool,
 }
 
-/// What became of one address.
+/// The result for one address.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
-    /// A target.
+    /// The address is a target.
     Target(Box<Target>),
-    /// Relabelling dropped it; the labels are those before.
+    /// Relabelling dropped the address; contains the labels before relabelling.
     Dropped(Labels),
 }
 
-/// Why `address` cannot be one.
+/// Returns an error if `address` cannot be a host with an optional port.
 pub fn check_address(address: &str) -> Result<(), String> {
     match address.contains('/') {
         true => Err(format!("{address:?} is not a valid hostname")),
@@ -94,7 +94,7 @@ pub fn check_address(address: &str) -> Result<(), String> {
     }
 }
 
-/// Makes a target of `address`, one of those in `group`.
+/// Creates a target from `address`, which is in `group`.
 pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Result<Found, String> {
     let labels = discovered(job, address, group);
     let discovered = labels.build();
@@ -104,18 +104,19 @@ pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Resul
     })
 }
 
-/// What becomes of an address, to be looked at.
+/// The result for one address, with labels and error, for debugging a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedTarget {
     /// Labels before relabelling.
     pub discovered: Labels,
-    /// Labels after it, those included that only scraping needs; none if it is dropped or refused.
+    /// Labels after relabelling, including those used only for scraping; empty if the address was
+    /// dropped or rejected.
     pub labels: Labels,
-    /// Why it is no target.
+    /// Reason why the address is not a valid target.
     pub error: Option<String>,
 }
 
-/// Makes a target of `address`, one of those in `group`, to be looked at.
+/// Creates a target from `address`, which is in `group`, for debugging a configuration.
 pub fn check_target(job: &JobSettings, address: &str, group: &Group) -> CheckedTarget {
     let labels = discovered(job, address, group);
     let discovered = labels.build();
@@ -131,8 +132,8 @@ pub fn check_target(job: &JobSettings, address: &str, group: &Group) -> CheckedT
     }
 }
 
-/// Relabels and checks; returns the target and all labels but those that tell of its discovery, or
-/// `None` if it is dropped.
+/// Relabels and validates. Returns the target and all labels except for those with the prefix
+/// `__meta_`, or `None` if it is dropped.
 fn settle(
     job: &JobSettings,
     mut labels: LabelsBuilder,
@@ -188,7 +189,7 @@ fn settle(
     Ok(Some((target, all)))
 }
 
-/// The labels of an address before relabelling.
+/// Returns the labels of an address before relabelling.
 fn discovered(job: &JobSettings, address: &str, group: &Group) -> LabelsBuilder {
     let mut labels = LabelsBuilder::default();
     for (name, value) in &group.labels {
@@ -241,7 +242,7 @@ fn duration(labels: &LabelsBuilder, name: &str, what: &str) -> Result<(Duration,
     }
 }
 
-/// A boolean as Go's `strconv.ParseBool` reads it; `None` if there is no such label.
+/// Parses a boolean like Go's `strconv.ParseBool`; returns `None` if the label is absent.
 fn flag(labels: &LabelsBuilder, name: &str, what: &str) -> Result<Option<bool>, String> {
     let text = text(labels, name)?;
     match text.as_str() {
@@ -288,14 +289,15 @@ fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
 }
 
 impl Target {
-    /// Tells targets apart: those of one job with the same labels and URL are one.
+    /// Returns the identity of the target: targets of one job with the same labels and URL are the
+    /// same.
     pub(super) fn identity(&self) -> (Labels, String) {
         (self.labels.clone(), self.url.clone())
     }
 
-    /// How long after `now_ms` the first scrape begins. Targets are spread over their interval by
-    /// what they are, so that a restart does not move them; `seed` tells servers apart that scrape
-    /// the same targets.
+    /// Returns the delay from `now_ms` to the first scrape. Targets are spread over their interval
+    /// by their identity, so that a restart does not move them; `seed` distinguishes servers that
+    /// scrape the same targets.
     pub(super) fn offset(&self, now_ms: i64, seed: u64) -> Duration {
         let interval = self.interval.as_millis().max(1) as u64;
         let labels = self.labels.as_bytes().iter();
@@ -310,8 +312,8 @@ impl Target {
     }
 }
 
-/// Spreads each bit over all others (the finalizer of SplitMix64): FNV alone leaves the high bits
-/// nearly as they were when the last bytes differ.
+/// Mixes all bits (the finalizer of SplitMix64): FNV alone hardly changes the high bits when only
+/// the last bytes differ.
 fn mix(hash: u64) -> u64 {
     let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

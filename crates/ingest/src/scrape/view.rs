@@ -1,4 +1,4 @@
-//! What a job looks like from outside: its targets, and those that it dropped.
+//! The current state of a job for the API: its targets, including dropped ones.
 
 use super::settings::JobSettings;
 use super::status::TargetStatus;
@@ -7,16 +7,16 @@ use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A target that is scraped.
+/// A target that is being scraped.
 #[derive(Clone, Debug)]
 pub struct ActiveTarget {
-    /// What it is.
+    /// Labels and settings of the target.
     pub target: Arc<Target>,
-    /// How it is.
+    /// Status of its latest scrape.
     pub status: Arc<TargetStatus>,
 }
 
-/// A job as it is now.
+/// The current state of a job, updated by its task.
 #[derive(Debug)]
 pub struct PoolView {
     name: String,
@@ -26,9 +26,9 @@ pub struct PoolView {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) job: Arc<JobSettings>,
-    /// In the order of their URLs.
+    /// Active targets, sorted by URL.
     pub(super) active: Vec<ActiveTarget>,
-    /// Labels before relabelling, of as many as the job keeps.
+    /// Labels of dropped targets before relabelling, limited to the number that the job keeps.
     pub(super) dropped: Arc<Vec<Labels>>,
     pub(super) dropped_count: usize,
 }
@@ -46,27 +46,27 @@ impl PoolView {
         }
     }
 
-    /// The job's name.
+    /// Returns the name of the job.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The job's settings.
+    /// Returns the settings of the job.
     pub fn job(&self) -> Arc<JobSettings> {
         self.seen().job.clone()
     }
 
-    /// The targets.
+    /// Returns the active targets.
     pub fn active(&self) -> Vec<ActiveTarget> {
         self.seen().active.clone()
     }
 
-    /// Labels, before relabelling, of targets that it dropped.
+    /// Returns the labels of dropped targets before relabelling.
     pub fn dropped(&self) -> Arc<Vec<Labels>> {
         self.seen().dropped.clone()
     }
 
-    /// How many targets relabelling dropped, those included of which nothing more is kept.
+    /// Returns the number of dropped targets, including those that are not remembered.
     pub fn dropped_count(&self) -> usize {
         self.seen().dropped_count
     }

@@ -1,8 +1,8 @@
-//! Samples of zero at the times since when others count, as
-//! `--enable-feature=created-timestamp-zero-ingestion` asks.
+//! Zero samples at the start timestamps of scraped series, for
+//! `--enable-feature=created-timestamp-zero-ingestion`.
 //!
-//! They are a batch of their own, stored before that of their scrape: what the store refuses of
-//! them, because it has newer samples or they are too old, is no loss. Follows upstream's
+//! They form a separate batch, which is stored before that of their scrape. Rejected zeros, because
+//! the store has newer samples or they are too old, are not an error. Follows upstream's
 //! `tsdb/head_append_v2.go`.
 
 use super::cache::Entry;
@@ -10,8 +10,8 @@ use firn_model::batch::{Batch, HistogramSample};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_wire::exposition::{Sample, Value};
 
-/// Adds the zero that begins the series of `entry`, if `sample` says when that was and was taken
-/// after it, at `time`; once for each beginning.
+/// Adds a zero at the start of the series of `entry`, if `sample` at `time` has a start timestamp
+/// before `time`; once for each start.
 pub(super) fn push(batch: &mut Batch, entry: &mut Entry, sample: &Sample<'_>, time: TimestampMs) {
     let is_new = |start: &TimestampMs| *start < time && *start != entry.zero_made;
     let (Some(start), Some(labels)) = (sample.start.filter(is_new), &entry.labels) else {
