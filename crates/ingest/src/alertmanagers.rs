@@ -1,6 +1,7 @@
-//! Alertmanagers: found as targets are, each with a URL that takes alerts.
+//! Alertmanagers: discovered like scrape targets, each with the URL to which alerts are sent.
 //!
-//! Facts are from upstream's `notifier/alertmanager.go`: what relabelling sees and decides.
+//! Follows upstream's `notifier/alertmanager.go` for the labels that relabelling sees and for its
+//! effects.
 
 use crate::relabel::{self, Rule};
 use crate::scrape::{check_address, encode_path};
@@ -16,42 +17,42 @@ const ADDRESS: &str = "__address__";
 const SCHEME: &str = "__scheme__";
 const PATH: &str = "__alerts_path__";
 
-/// Where the API v2 takes alerts, behind the prefix.
+/// Path of the API v2 for alerts, after the path prefix.
 const ALERTS: &str = "/api/v2/alerts";
 
-/// One of `alerting.alertmanagers`, with Prometheus's defaults.
+/// One entry of `alerting.alertmanagers`, with Prometheus's defaults.
 #[derive(Debug, PartialEq)]
 pub struct AlertmanagerSettings {
-    /// `scheme`
+    /// The setting `scheme`.
     pub scheme: String,
-    /// `path_prefix`
+    /// The setting `path_prefix`.
     pub path_prefix: String,
-    /// `timeout` of a request.
+    /// Timeout of a request (setting `timeout`).
     pub timeout: Duration,
-    /// How they are reached.
+    /// TLS, proxy and authentication settings of the HTTP client.
     pub http: HttpSettings,
-    /// `sigv4`
+    /// The setting `sigv4`.
     pub sigv4: Option<SigV4Settings>,
-    /// Where they come from.
+    /// Service discoveries that find the Alertmanagers.
     pub discoveries: Vec<DiscoverySettings>,
-    /// `relabel_configs`, of the Alertmanagers.
+    /// `relabel_configs`, applied to the Alertmanagers.
     pub relabel: Vec<Rule>,
-    /// `alert_relabel_configs`, of what these are sent.
+    /// `alert_relabel_configs`, applied to the alerts that they receive.
     pub alert_relabel: Vec<Rule>,
 }
 
-/// The URLs of Alertmanagers.
+/// The URLs of the discovered Alertmanagers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alertmanagers {
-    /// Those that are sent alerts, each once.
+    /// URLs that receive alerts, without duplicates.
     pub active: Vec<String>,
-    /// Those that relabelling dropped, as they were before.
+    /// URLs of Alertmanagers that relabelling dropped, as they were before relabelling.
     pub dropped: Vec<String>,
 }
 
 impl AlertmanagerSettings {
-    /// The Alertmanagers in `groups`. A group with an address that is none is left out as a whole,
-    /// as upstream does; `wrong` is told.
+    /// Returns the Alertmanagers in `groups`. A group with an invalid address is left out as a
+    /// whole, as in upstream, and `wrong` is called with the error.
     pub fn find<'g>(
         &self,
         groups: impl Iterator<Item = &'g Group>,
@@ -74,7 +75,7 @@ impl AlertmanagerSettings {
         all
     }
 
-    /// Says what is wrong with the Alertmanagers in a group.
+    /// Returns the first error in the addresses of a group.
     pub fn check(&self, group: &Group) -> Result<(), String> {
         self.find_in(group).map(|_| ())
     }
@@ -101,11 +102,11 @@ impl AlertmanagerSettings {
     }
 }
 
-/// Bytes of an answer that are read, so that its connection can be kept.
+/// Largest part of a response that is read, so that the connection can be reused, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Posts alerts as JSON to an Alertmanager; fails with
-/// [`firn_model::error::ErrorKind::Unavailable`] unless it takes them.
+/// Posts alerts as JSON to an Alertmanager. Fails with
+/// [`firn_model::error::ErrorKind::Unavailable`] unless the response is a success.
 pub async fn post(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), Error> {
     let unavailable = |message: String| Error::unavailable(message);
     let uri: Uri = url
@@ -123,12 +124,12 @@ pub async fn post(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), E
             shown(status)
         )));
     }
-    // The answer says nothing, and the alerts were taken whatever becomes of it.
+    // The body is irrelevant, and the alerts are accepted even if it cannot be read.
     let _ = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
     Ok(())
 }
 
-/// `500 Internal Server Error`
+/// Formats a status like `500 Internal Server Error`.
 fn shown(status: StatusCode) -> String {
     let reason = status.canonical_reason().unwrap_or_default();
     format!("{} {reason}", status.as_u16())
@@ -136,7 +137,7 @@ fn shown(status: StatusCode) -> String {
         .to_owned()
 }
 
-/// The path that takes alerts behind `prefix`, cleaned as Go's `path.Join` does.
+/// Returns the path of the alerts API after `prefix`, normalized like Go's `path.Join`.
 fn join(prefix: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in prefix.split('/').chain(ALERTS.split('/')) {

@@ -1,17 +1,17 @@
-//! Deltas of OTLP added up: what was counted since each stream began.
+//! Accumulates OTLP delta points to the cumulative values of their streams.
 //!
 //! ```text
-//! point of a stream --> newer than what is kept? --> added --> what is kept, as a point
-//!                           \--> refused
+//! point of a stream --> newer than the stored total? --> added --> total, as a cumulative point
+//!                           \--> rejected
 //! ```
 //!
-//! Meaning is that of the collector's `deltatocumulative`, which upstream uses: a stream that was
-//! silent for five minutes begins anew, and so does every one with the process. Beyond that, a
-//! point that comes a second time right after the first, as a sender does that did not hear the
-//! answer, gives what the first one gave instead of being lost.
+//! Semantics are those of the collector's `deltatocumulative`, which upstream uses: a stream
+//! restarts after five minutes of silence, and when the process restarts. In addition, a point that
+//! is repeated directly after its first transmission, by a sender that did not receive the
+//! response, returns the same total as the first one instead of being lost.
 //!
-//! Invariant: the streams take their limit of memory at most. A stream that there is no room for is
-//! refused.
+//! Invariant: the streams never use more memory than their limit. A stream that does not fit is
+//! rejected.
 
 mod exponential;
 #[cfg(test)]
@@ -28,16 +28,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A stream without a point for so long is forgotten.
+/// Time without points after which a stream is forgotten.
 const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// How often silent streams are looked for.
+/// Pause between two searches for silent streams.
 const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a stream takes besides its buckets: its entry in a table that is half empty.
+/// Memory of a stream without its buckets in bytes: its entry in a hash table that may be half
+/// empty.
 const STREAM_BYTES: usize = 2 * (size_of::<Stream>() + size_of::<Kept>());
 
-/// What was counted of a stream.
+/// The accumulated value of a stream.
 #[derive(Clone, Debug)]
 enum Total {
     Number(NumberPoint),
@@ -72,13 +73,13 @@ impl Total {
 #[derive(Clone, Debug)]
 struct Kept {
     total: Total,
-    /// What says whether a point is the last one again.
+    /// Properties of the latest point, for recognizing a repetition.
     last: Mark,
-    /// When a point came, by the monotonic clock.
+    /// Monotonic time at which the latest point arrived.
     seen: Duration,
 }
 
-/// What tells a point from others with the same times.
+/// Properties that distinguish a point from others with the same end time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     start: u64,
@@ -103,7 +104,7 @@ struct Table {
     searched: Duration,
 }
 
-/// The streams of all senders.
+/// The streams of all tenants, with a common memory limit.
 pub(crate) struct Deltas {
     table: Mutex<Table>,
     clock: Arc<dyn Clock>,
@@ -111,7 +112,7 @@ pub(crate) struct Deltas {
 }
 
 impl Deltas {
-    /// No streams yet, with room for `bytes_max`.
+    /// Returns an empty table of streams that is limited to `bytes_max` bytes.
     pub(crate) fn new(clock: Arc<dyn Clock>, bytes_max: usize) -> Self {
         Self {
             table: Mutex::default(),
@@ -120,7 +121,7 @@ impl Deltas {
         }
     }
 
-    /// Adds up what a request of `tenant` brings.
+    /// Returns an accumulator for the points of one request of `tenant`.
     pub(crate) fn of<'d>(&'d self, tenant: &'d TenantId) -> Adding<'d> {
         Adding {
             deltas: self,
@@ -129,7 +130,7 @@ impl Deltas {
         }
     }
 
-    /// Bytes of memory that the streams take.
+    /// Returns the memory of the streams in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         lock(&self.table).bytes
     }
@@ -142,7 +143,7 @@ impl fmt::Debug for Deltas {
 }
 
 impl Table {
-    /// Forgets streams that were silent for long, if that was not looked for just now.
+    /// Removes streams that have been silent for long, unless the latest search was very recent.
     fn forget_silent(&mut self, now: Duration) {
         if now.saturating_sub(self.searched) < SEARCH_PAUSE {
             return;
@@ -157,7 +158,7 @@ impl Table {
     }
 }
 
-/// Adds up points of one request.
+/// Accumulates the points of one request.
 pub(crate) struct Adding<'d> {
     deltas: &'d Deltas,
     tenant: &'d TenantId,
@@ -165,8 +166,9 @@ pub(crate) struct Adding<'d> {
 }
 
 impl Adding<'_> {
-    /// Adds a point by `add` to what is kept of its stream, which becomes `first` if there is
-    /// nothing; hands what is kept then to `give`.
+    /// Adds a point to the total of its stream with `add`, or starts the stream with `first`; then
+    /// passes the total to `give`. Fails if the point is out of order, has an older start, or does
+    /// not fit.
     fn add(
         &self,
         (stream, times, mark): (Stream, Times, Mark),
@@ -258,7 +260,7 @@ fn sum_of(a: Number, b: Number) -> Number {
     }
 }
 
-/// The sum of both sums, if both are known.
+/// Returns the total of both sums, if both are known.
 fn sum_of_known(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
@@ -323,7 +325,7 @@ impl Accumulate for Adding<'_> {
     }
 }
 
-/// Adds a histogram with explicit bounds; with other bounds it begins anew.
+/// Adds a histogram with explicit bounds; different bounds restart the total.
 fn add_explicit(total: &mut ExplicitPoint, new: &ExplicitPoint) {
     if total.bounds != new.bounds {
         total.clone_from(new);

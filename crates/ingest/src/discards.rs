@@ -1,8 +1,8 @@
-//! The last refused samples, kept for those who ask: by reason, sender and job, whatever door they
-//! came to.
+//! Statistics of recently rejected samples by reason, sender and job, for the API, from all write
+//! paths.
 //!
-//! Invariant: memory is bounded. Of more than [`KINDS_MAX`] kinds those are kept that came last; a
-//! kind is two counts, two times and one example of a KiB at most.
+//! Invariant: memory is bounded. If there are more than [`KINDS_MAX`] kinds, the most recent ones
+//! are kept; a kind consists of two counts, two times and one example of at most 1 KiB.
 
 use crate::outcome::{DropReason, Dropped};
 use crate::refusals::{Sender, shortened};
@@ -11,38 +11,38 @@ use firn_model::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Kinds that are kept: half a MiB with the longest examples.
+/// Largest number of kinds: half a MiB with the longest examples.
 const KINDS_MAX: usize = 512;
 
-/// What was refused for one reason, of one sender and job.
+/// The rejected samples of one sender and job for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discard {
-    /// Why.
+    /// Reason for the rejection.
     pub reason: DropReason,
-    /// Who sent it.
+    /// Sender of the samples.
     pub sender: Sender,
-    /// The `job` of the first sample of each write, empty where that is not known.
+    /// Label `job` of the first sample in each write; empty if it is unknown.
     pub job: String,
-    /// Samples, since the kind is kept.
+    /// Number of samples since the entry was created.
     pub samples: u64,
-    /// Requests, scrapes and evaluations that had some.
+    /// Number of requests, scrapes and evaluations with such samples.
     pub writes: u64,
-    /// When the first one came.
+    /// Timestamp of the first write in milliseconds.
     pub first: TimestampMs,
-    /// When the last one came.
+    /// Timestamp of the latest write in milliseconds.
     pub last: TimestampMs,
-    /// What is wrong with the newest one that was told of.
+    /// Error text of the latest write that had one.
     pub example: String,
 }
 
 type Key = (DropReason, Sender, String);
 
-/// Keeps what was refused. Shared by all writers.
+/// The statistics, shared by all writers.
 #[derive(Debug, Default)]
 pub(crate) struct Discards(Mutex<BTreeMap<Key, Discard>>);
 
 impl Discards {
-    /// Notes what a write lost at `now`, by the wall clock.
+    /// Adds the rejected samples of a write at the wall-clock time `now`.
     #[cold]
     pub(crate) fn note(&self, sender: &Sender, dropped: &[Dropped], now: TimestampMs) {
         let mut kinds = lock(&self.0);
@@ -71,7 +71,7 @@ impl Discards {
         }
     }
 
-    /// What is kept, the newest first.
+    /// Returns all entries, most recent first.
     pub(crate) fn list(&self) -> Vec<Discard> {
         let mut all: Vec<Discard> = lock(&self.0).values().cloned().collect();
         all.sort_by_key(|kind| std::cmp::Reverse(kind.last));

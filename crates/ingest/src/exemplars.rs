@@ -1,13 +1,13 @@
-//! Exemplars of a scraped sample on their way into its batch.
+//! Adds the exemplars of a scraped sample to a batch.
 
 use firn_model::batch::Batch;
 use firn_model::exemplar::{Exemplars, TimedExemplar};
 use firn_model::sample::TimestampMs;
 use firn_wire::exposition::{Sample, Value};
 
-/// Adds the exemplars of `sample`, taken at `time`, in the order in which a store takes most of
-/// them. An exemplar of a native histogram needs a time of its own, as upstream: without it one
-/// could not tell whether it was seen before.
+/// Adds the exemplars of `sample`, whose timestamp is `time`, in the order in which the store
+/// accepts most of them. As in upstream, an exemplar of a native histogram needs its own timestamp,
+/// without which duplicates could not be detected.
 pub(crate) fn push(
     exemplars: &Exemplars,
     sample: &Sample<'_>,

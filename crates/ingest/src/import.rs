@@ -1,17 +1,17 @@
-//! Import: text of any age and length on its way into the store.
+//! Imports text of any age and length into the store.
 //!
 //! ```text
-//! input() -> unpacked -> pieces of text -> samples -> a batch -> ticket: durable -> settle()
+//! input() -> decompress -> pieces of text -> samples -> a batch -> ticket: durable -> settle()
 //!                             '------------ advance() ------------'
 //! ```
 //!
-//! A piece is stored as a whole, and is durable before the next one is read: an import that fails
-//! says up to which line everything is stored, and may begin anew there or at its beginning, since
-//! samples that are stored are known. Samples that cannot stand (limits of labels, the future) are
-//! left out, counted and named, as those of a push are.
+//! Each piece is stored as a whole and is durable before the next one is read. A failed import
+//! reports the line up to which everything is stored; it can be continued there or repeated from
+//! the start, because stored samples are recognized. Samples that violate a limit or are in the
+//! future are left out, counted and reported, like those of a push.
 //!
-//! Invariant: memory is that of one piece ([`ImportLimits`]), however long the text is. Nothing
-//! here waits: the caller brings bytes and awaits tickets.
+//! Invariant: memory is limited to one piece ([`ImportLimits`]), however long the text is. No
+//! function waits: the caller provides bytes and awaits tickets.
 
 mod samples;
 
@@ -29,38 +29,39 @@ use samples::Samples;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a text that was not said to be in OpenMetrics must not end with: its times would have been
-/// taken for milliseconds.
+/// Error for a text that ends like OpenMetrics but was not declared as such: its timestamps would
+/// have been read as milliseconds.
 const OTHER_FORMAT: &str = "the text ends with # EOF and is therefore OpenMetrics: send it with \
      Content-Type: application/openmetrics-text";
 
-/// What is known of a text before it is read.
+/// Properties of a text that are known from the request.
 #[derive(Clone, Debug)]
 pub struct ImportSettings {
     /// One of the two text formats.
     pub format: Format,
-    /// Whether the sender named the format.
+    /// True if the sender declared the format.
     pub is_format_stated: bool,
-    /// How the body is packed.
+    /// Compression of the body.
     pub packing: Packing,
-    /// The time of samples that have none.
+    /// Timestamp of samples without one.
     pub default_time: TimestampMs,
-    /// Labels that every series gets; they take the place of its own.
+    /// Labels to add to every series; they replace existing ones of the same name.
     pub extra_labels: Vec<(String, String)>,
 }
 
-/// What [`Import::advance`] came to.
+/// The result of [`Import::advance`].
 #[derive(Debug)]
 pub enum Step {
-    /// More bytes are needed, or the word that there are none.
+    /// More bytes are needed, or [`Import::end`].
     NeedsInput,
-    /// A piece is on its way: wait for it, then [`Import::settle`] it or [`Import::send_again`].
+    /// A piece was sent to the store: await the ticket, then call [`Import::settle`] or
+    /// [`Import::send_again`].
     Sent(Ticket),
-    /// All is stored.
+    /// The whole text is stored.
     Done,
 }
 
-/// One text on its way.
+/// The import of one text.
 pub struct Import {
     pipeline: Arc<Pipeline>,
     tenant: TenantId,
@@ -72,9 +73,9 @@ pub struct Import {
     is_format_stated: bool,
     pieces: Pieces,
     samples: Samples,
-    /// What became of the pieces that are settled.
+    /// Sum of the outcomes of all settled pieces.
     outcome: WriteOutcome,
-    /// Everything up to this line is stored.
+    /// Number of lines that are completely stored.
     stored_lines: u64,
 }
 
@@ -87,7 +88,7 @@ impl std::fmt::Debug for Import {
 }
 
 impl Import {
-    /// Begins the import of a text that comes from `address`.
+    /// Starts the import of a text that was sent from `address`.
     pub fn begin(
         pipeline: Arc<Pipeline>,
         tenant: TenantId,
@@ -114,23 +115,23 @@ impl Import {
         }
     }
 
-    /// Takes bytes of the body.
+    /// Appends bytes of the body to the input.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         self.pipeline.metrics().body_bytes.add(bytes.len() as u64);
     }
 
-    /// Whether so many bytes wait that [`Import::advance`] should come first.
+    /// Returns whether so much input is buffered that [`Import::advance`] should be called first.
     pub fn has_enough(&self) -> bool {
         self.input.len() >= self.limits.input_bytes_max / 2
     }
 
-    /// Says that the body has no more bytes.
+    /// Marks the end of the body.
     pub fn end(&mut self) {
         self.is_input_all = true;
     }
 
-    /// Goes on until something must be waited for. Computes on the calling thread.
+    /// Continues until something must be awaited. Computes on the calling thread.
     pub fn advance(&mut self) -> Result<Step, Error> {
         loop {
             self.unpack()?;
@@ -157,15 +158,15 @@ impl Import {
         }
     }
 
-    /// Sends the piece under way, once more if it could not be stored; what of it is stored is
-    /// known then.
+    /// Sends the current piece, again if it could not be stored; samples that are already stored
+    /// are recognized as duplicates.
     pub fn send_again(&mut self) -> Ticket {
         let (tenant, sender) = (&self.tenant, self.sender.clone());
         let batch = self.samples.batch();
         self.pipeline.append_of_any_age(tenant, sender, batch)
     }
 
-    /// Takes what became of the piece under way, which is durable.
+    /// Records the result of the current piece, which is durable now.
     pub fn settle(&mut self, appended: Appended) {
         let refused = self.samples.take_refused();
         for dropped in &refused {
@@ -187,14 +188,14 @@ impl Import {
         self.stored_lines = self.pieces.lines();
     }
 
-    /// Counts how the import ended, and says what became of it.
+    /// Counts the import in the metrics and returns its outcome.
     pub fn finish(self, end: Result<(), Error>) -> Result<WriteOutcome, Error> {
         let outcome = end.map(|()| self.outcome);
         self.pipeline.count_request(&outcome);
         outcome
     }
 
-    /// `error`, and what of the text is stored in spite of it.
+    /// Adds the number of samples and lines that are stored in spite of the error to its text.
     pub fn said_of_rest(&self, error: Error) -> Error {
         let Error { kind, message } = error;
         let stored = match (self.stored_lines, self.outcome.stored_count) {
@@ -225,7 +226,7 @@ impl Import {
     }
 }
 
-/// Adds to those that were dropped for the same reason.
+/// Adds dropped samples to the entry with the same reason.
 fn add(all: &mut Vec<Dropped>, dropped: Dropped) {
     let same = |known: &&mut Dropped| known.reason == dropped.reason;
     match all.iter_mut().find(same) {
@@ -234,7 +235,7 @@ fn add(all: &mut Vec<Dropped>, dropped: Dropped) {
     }
 }
 
-/// One sample dropped for `reason`.
+/// Adds one sample that was dropped for `reason`.
 fn drop_one(all: &mut Vec<Dropped>, reason: DropReason, first: impl FnOnce() -> String) {
     match all.iter_mut().find(|known| known.reason == reason) {
         Some(known) => known.sample_count += 1,

@@ -1,16 +1,16 @@
-//! Ingestion: what happens to samples between a socket and the store.
+//! Ingestion: the path of samples from a socket to the store.
 //!
-//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample
-//! and what the log says of it), text of any age that is
-//! filled in ([`import`]), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
-//! of targets ([`discovery`]) and of Alertmanagers ([`alertmanagers`]), posting of bodies as they
-//! are ([`forward`]), reading from other servers ([`remote_read`]), spans for a
-//! collector ([`span_export`]), and scraping ([`scrape`]). All samples end in the same
-//! [`firn_model::store::Append`].
+//! The main type is the write pipeline ([`Pipeline`]), which admits, decodes, limits, stores,
+//! counts and logs the samples of all protocols. Other parts are scraping ([`scrape`]) with
+//! relabelling ([`relabel`]), stream aggregation ([`aggregation`]), the import of old text
+//! ([`import`]), pushed metric metadata ([`metadata`]), remote-write queues ([`sending`]), the
+//! forwarding of request bodies ([`forward`]), remote read ([`remote_read`]), the Alertmanagers to
+//! notify ([`alertmanagers`]), and the export of spans ([`span_export`]). All samples are stored
+//! through [`firn_model::store::Append`].
 //!
-//! Invariant: limits are checked before memory is spent, and every sample that was read is either
-//! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
-//! of writes come in as bytes.
+//! Invariant: limits are checked before memory is allocated, and every decoded sample is either
+//! stored or counted as dropped under exactly one [`DropReason`]. This crate contains no HTTP
+//! server: the bodies of requests are passed in as bytes.
 
 pub mod aggregation;
 pub mod alertmanagers;

@@ -1,4 +1,4 @@
-//! How much the write pipeline takes in.
+//! Memory limits of the write pipeline.
 //!
 //! ```text
 //! writes (a share of all memory)
@@ -8,115 +8,118 @@
 //!       their bodies: a sixth of that
 //! ```
 //!
-//! So a quarter of what is in flight is for ordinary requests alone, however many large ones come,
-//! and bodies that wait leave room for those that are worked on.
+//! A quarter of the memory in flight is thus reserved for ordinary requests, however many large
+//! ones arrive, and waiting bodies leave space for the processing of others.
 
 use firn_model::shares::Shares;
 use firn_wire::WireLimits;
 use firn_wire::exposition::PieceLimits;
 use firn_wire::unpack::{Packing, ZSTD_BLOCK_BYTES_MAX};
 
-/// What a request takes besides its body and its batch, in messages: the message, its labels read
-/// (an arena that doubles as it grows), the block for the log, and its copy on the way to the disk.
+/// Memory of a request without its body and its batch, as a multiple of the message: the message,
+/// its decoded labels (an arena that doubles as it grows), the block for the log, and its copy on
+/// the way to disk.
 pub(crate) const WORK_MESSAGES: usize = 5;
 
-/// Deltas that are added up take this part of what writes may take, beside it: they are memory that
-/// stays, and are counted as the store's is.
+/// Divisor for the memory of accumulated deltas: they may use this part of the write memory in
+/// addition to it, because they are long-lived and accounted like the store's memory.
 const DELTAS_SHARE: usize = 4;
 
-/// Decoders that wait for the next request: as many as decode at one time on a large machine.
+/// Number of decoders kept for the next requests: as many as decode concurrently on a large
+/// machine.
 const SPARE_DECODERS_MAX: usize = 16;
 
-/// Memory that a waiting decoder may hold. A request of 2,000 samples takes 1.2 MiB; one that took
-/// much more is rare and gives its memory back.
+/// Largest memory of a spare decoder in bytes. A request of 2,000 samples takes 1.2 MiB; larger
+/// ones are rare, and their decoders are freed.
 const SPARE_DECODER_BYTES_MAX: usize = 4 << 20;
 
-/// Bodies that wait for the next request: as many as are read at one time by a few busy senders.
+/// Number of body buffers kept for the next requests: as many as a few busy senders fill
+/// concurrently.
 const SPARE_BODIES_MAX: usize = 16;
 
-/// Memory that a waiting body may hold: twice a request of 2,000 samples.
+/// Largest memory of a spare body buffer in bytes: twice a request of 2,000 samples.
 const SPARE_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Caps of the write pipeline.
+/// Limits of the write pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestLimits {
-    /// Caps on one request.
+    /// Limits of a single request.
     pub wire: WireLimits,
-    /// Bytes of all bodies, decoded messages and blocks for the log that are being worked on.
+    /// Largest total size in bytes of the bodies, decoded messages and log blocks in processing.
     pub in_flight_bytes_max: usize,
-    /// Caps on one import of text.
+    /// Limits of a single import of text.
     pub import: ImportLimits,
-    /// What may be kept for the next requests.
+    /// Limits of the memory that is kept for the next requests.
     pub spare: SpareLimits,
-    /// Bytes of streams of deltas that are added up.
+    /// Largest memory of accumulated delta streams in bytes.
     pub deltas_bytes_max: usize,
-    /// How far ahead of the wall clock a sample may be.
+    /// Largest distance of a sample's timestamp into the future, in milliseconds.
     pub future_ms_max: i64,
 }
 
-/// Caps on an import of text, which is never held whole.
+/// Limits of an import of text, which is never in memory as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportLimits {
-    /// Text that is parsed, stored and made durable at a time.
+    /// Limits of the piece of text that is parsed, stored and made durable at a time.
     pub text: PieceLimits,
-    /// Bytes of the body that wait to be unpacked.
+    /// Largest number of body bytes that wait to be decompressed.
     pub input_bytes_max: usize,
-    /// How far zstd may reach back.
+    /// Largest accepted window of zstd in bytes.
     pub window_bytes_max: usize,
 }
 
 impl ImportLimits {
-    /// Caps that fit into the room of the largest body.
+    /// Returns limits that fit into the memory of the largest body.
     fn of(body_bytes_max: usize) -> Self {
         let line_bytes_max = body_bytes_max / 8;
         Self {
             text: PieceLimits {
-                // Ten thousand samples, which take some 5 ms to store and one sync.
+                // Ten thousand samples, which take about 5 ms to store and one sync.
                 piece_bytes: line_bytes_max / 4,
                 line_bytes_max,
             },
-            // A block of zstd is read as a whole.
+            // A block of zstd must be in the input as a whole.
             input_bytes_max: ZSTD_BLOCK_BYTES_MAX * 2,
-            // With the most memory as far as zstd's levels up to 19 do.
+            // At the default body limit enough for the zstd levels up to 19.
             window_bytes_max: body_bytes_max / 4,
         }
     }
 
-    /// Bytes of memory that an import takes beside its batches, of a body that says that it has
-    /// `declared` bytes, or 0 if it does not say.
+    /// Returns the memory of an import in bytes, without its batches, for a body with a declared
+    /// size of `declared` bytes, or 0 if the size is unknown.
     pub fn room_bytes(&self, packing: Packing, declared: usize) -> usize {
         let lines = self.text.line_bytes_max;
         match (packing, declared) {
-            // It waits as input, and as text.
+            // An uncompressed body is buffered as input and as text.
             (Packing::None, 1..) => declared.min(self.input_bytes_max) + declared.min(lines),
             _ => self.input_bytes_max + lines + packing.memory_bytes(self.window_bytes_max),
         }
     }
 }
 
-/// Memory that is kept for the next requests, so that they need not ask the allocator.
+/// Memory that is kept for the next requests in order to save allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpareLimits {
-    /// Decoders.
+    /// Number of decoders.
     pub decoders: usize,
-    /// Bytes of each.
+    /// Largest memory of a decoder in bytes.
     pub decoder_bytes: usize,
-    /// Bodies.
+    /// Number of body buffers.
     pub bodies: usize,
-    /// Bytes of each.
+    /// Largest memory of a body buffer in bytes.
     pub body_bytes: usize,
 }
 
 impl IngestLimits {
-    /// The caps for the share of writes. With 3 GB of memory or more no ordinary request meets the
-    /// caps of one request; with less they say what fits.
+    /// Returns the limits for the share of writes. With 3 GB of memory or more, no ordinary request
+    /// reaches the limits of a single request; with less, they are reduced to fit.
     pub fn of(shares: &Shares) -> Self {
         let in_flight = shares.writes / 16 * 13;
         let large = large_bytes_max(in_flight);
         let largest = WireLimits::default();
         let message = largest.message_bytes_max.min(large / (WORK_MESSAGES + 1));
         let batch = large - WORK_MESSAGES * message;
-        // Snappy makes no more of a message than it is, but for a little.
+        // Snappy expands a message only slightly.
         let body = largest.body_bytes_max.min(large_bodies_bytes_max(large));
         Self {
             wire: WireLimits {
@@ -129,8 +132,8 @@ impl IngestLimits {
             import: ImportLimits::of(body),
             spare: SpareLimits::of(shares),
             deltas_bytes_max: shares.writes / DELTAS_SHARE,
-            // Prometheus's: clocks of senders drift, but a day ahead would block a series for a
-            // day.
+            // The limit of Prometheus: clocks of senders drift, but a sample one day ahead would
+            // block its series for a day.
             future_ms_max: 10 * 60 * 1000,
         }
     }
@@ -149,13 +152,13 @@ impl SpareLimits {
     }
 }
 
-/// What all large requests may take of `in_flight` bytes.
+/// Returns the part of `in_flight` bytes that all large requests together may use.
 pub(crate) fn large_bytes_max(in_flight: usize) -> usize {
     in_flight / 4 * 3
 }
 
-/// What the bodies of large requests may take of what these have: so much that beside all of them
-/// the largest message can be worked on.
+/// Returns the part of the memory of large requests that their bodies may use, chosen so that the
+/// rest suffices for the processing of the largest message.
 pub(crate) fn large_bodies_bytes_max(large: usize) -> usize {
     large / (WORK_MESSAGES + 1)
 }
@@ -181,7 +184,7 @@ mod tests {
                 one <= large,
                 "{mib} MiB: one request takes {one} of {large}"
             );
-            // A request of 2,000 samples, and of ten times as many, unpacks to this.
+            // The uncompressed size of a request of 2,000 samples, or of ten times as many.
             let ordinary = if mib < 256 { 3 << 18 } else { 3 << 20 };
             assert!(wire.message_bytes_max >= ordinary, "{mib} MiB: {wire:?}");
         }

@@ -1,15 +1,16 @@
-//! What pushes say of metrics: type, help and unit, the newest for each metric.
+//! Metric metadata from pushes: the latest type, help and unit of each metric.
 //!
 //! ```text
 //! remote write 1.0, 2.0, OTLP --> table --tick, if it changed--> metadata/pushed
 //! start                       <--------------------------------'
 //! ```
 //!
-//! A request repeats what those before it said, so that nearly always nothing changes: a metric is
-//! looked up, compared, and its day noted. What scrapes say is kept with their targets.
+//! Requests repeat the metadata of earlier ones, so that nearly always nothing changes: the metric
+//! is looked up, compared, and its time updated. The metadata of scraped metrics is stored with
+//! their targets.
 //!
-//! Invariant: the texts take [`BYTES_MAX`] at most; a metric that was said something of within
-//! [`KEPT`] gives way to no other.
+//! Invariant: the texts use at most [`BYTES_MAX`], and a metric whose metadata was pushed within
+//! [`KEPT`] is never removed in favour of another one.
 
 mod file;
 #[cfg(test)]
@@ -28,37 +29,37 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the file is called in its folder.
+/// Name of the file in its folder.
 pub const FILE_NAME: &str = "pushed";
 
-/// Bytes of names and texts: those of a hundred thousand metrics, as much as of one target.
+/// Largest size of names and texts in bytes: enough for a hundred thousand metrics.
 const BYTES_MAX: usize = 16 << 20;
 
-/// For how long a metric of which nothing is said stays where others need its place.
+/// Time for which a metric without pushes is kept when others need its space.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The least time between two searches for metrics that may go.
+/// Shortest pause between two searches for removable metrics.
 const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 
-/// The least time between two writes of the file: it is written as a whole.
+/// Shortest pause between two writes of the file, which is always written as a whole.
 const WRITE_PAUSE: Duration = Duration::from_secs(10);
 
-/// Whose names a request brings.
+/// The meaning of the names in a request's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// Those of families, as remote write 1.0 and OTLP do.
+    /// Names of metric families, as in remote write 1.0 and OTLP.
     Families,
-    /// Those of series, as remote write 2.0 does.
+    /// Names of series, as in remote write 2.0.
     Series,
 }
 
-/// What was said of a metric.
+/// The metadata of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     kind: MetricType,
     help: Box<str>,
     unit: Box<str>,
-    /// When something was said last, by the clock of this process.
+    /// Time of the latest push that contained it, by the clock of this process.
     seen: TimestampMs,
 }
 
@@ -79,21 +80,21 @@ struct Table {
     tenants: BTreeMap<TenantId, Families>,
     bytes: usize,
     searched: TimestampMs,
-    /// Whether the file does not have it as it is.
+    /// True if the table differs from the file.
     is_changed: bool,
 }
 
-/// What pushes said, and the file that keeps it.
+/// The table of pushed metadata, and the file that stores it.
 #[derive(Debug, Default)]
 pub struct PushedMetadata {
     table: Mutex<Table>,
-    /// Locked before the table.
+    /// Must be locked before the table.
     file: Mutex<Option<MetadataFile>>,
 }
 
 impl PushedMetadata {
-    /// Reads the file in `dir`, and writes there from here on. A file that cannot be read is an
-    /// error and stays as it is: nothing is written then.
+    /// Reads the file in `dir`, and writes to it from now on. If the file cannot be read, returns
+    /// an error and never overwrites it.
     pub fn open(&self, disk: Arc<dyn Disk>, dir: &Path, now: TimestampMs) -> io::Result<()> {
         let mut file = lock(&self.file);
         let opened = MetadataFile::open(disk, dir)?;
@@ -106,7 +107,8 @@ impl PushedMetadata {
         Ok(())
     }
 
-    /// Takes what a request of `tenant` says; returns of how many metrics nothing could be kept.
+    /// Stores the metadata in a request of `tenant`; returns the number of metrics for which there
+    /// was no space.
     pub(crate) fn note(
         &self,
         tenant: &TenantId,
@@ -128,7 +130,7 @@ impl PushedMetadata {
         said.len() - kept.count()
     }
 
-    /// What was said of the family `name`.
+    /// Returns the metadata of the family `name`.
     pub fn find(&self, tenant: &TenantId, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.table);
         table
@@ -138,7 +140,8 @@ impl PushedMetadata {
             .map(FamilyMetadata::from)
     }
 
-    /// What was said that the metric `name` is; a counter may be said by the name of its family.
+    /// Returns the type of the metric `name`; for a counter, the metadata may be under the name
+    /// without `_total`.
     pub fn type_of(&self, tenant: &TenantId, name: &str) -> Option<&'static str> {
         let table = lock(&self.table);
         let families = table.tenants.get(tenant)?;
@@ -150,7 +153,8 @@ impl PushedMetadata {
         known.map(|known| known.kind.name())
     }
 
-    /// Hands out what was said of each family, in no order.
+    /// Calls `each` with the name and metadata of every family of the tenant, in no particular
+    /// order.
     pub fn each(&self, tenant: &TenantId, mut each: impl FnMut(&str, &FamilyMetadata)) {
         let table = lock(&self.table);
         for (name, known) in table.tenants.get(tenant).into_iter().flatten() {
@@ -158,23 +162,24 @@ impl PushedMetadata {
         }
     }
 
-    /// Metrics of which something was said.
+    /// Returns the number of metrics with metadata, of all tenants.
     pub fn len(&self) -> usize {
         lock(&self.table).tenants.values().map(HashMap::len).sum()
     }
 
-    /// Whether nothing was said.
+    /// Returns whether there is no metadata.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the file if something changed and it was not written just now; to be called about
-    /// once a second. May block.
+    /// Writes the file if the table has changed and the last write is not too recent. The caller
+    /// must call this about once a second; it may block.
     pub fn tick(&self, now: TimestampMs) -> io::Result<()> {
         self.write(|file| file.is_due(now, WRITE_PAUSE), now)
     }
 
-    /// Writes the file if something changed; to be called when all writes ended. May block.
+    /// Writes the file if the table has changed. The caller must call this after all writes have
+    /// ended; it may block.
     pub fn finish(&self, now: TimestampMs) -> io::Result<()> {
         self.write(|_| true, now)
     }
@@ -184,7 +189,7 @@ impl PushedMetadata {
         let Some(file) = file.as_mut().filter(|file| is_due(file)) else {
             return Ok(());
         };
-        // Encoded under the lock, written behind it.
+        // Encoded under the lock of the table, but written without it.
         let bytes = {
             let mut table = lock(&self.table);
             if !std::mem::take(&mut table.is_changed) {
@@ -226,7 +231,7 @@ impl From<&Known> for FamilyMetadata {
 }
 
 impl Table {
-    /// Keeps what is said, if there is room.
+    /// Stores the metadata of a metric; returns false if there is no space.
     fn set(&mut self, tenant: &TenantId, said: Metadata<'_>, now: TimestampMs) -> bool {
         let families = self.tenants.get_mut(tenant);
         let known = families.and_then(|families| families.get_mut(said.name));
@@ -255,7 +260,7 @@ impl Table {
         true
     }
 
-    /// Lets metrics go of which nothing was said for long; whether that was enough.
+    /// Removes metrics without recent pushes; returns whether that made enough space.
     fn make_room(&mut self, before: usize, bytes: usize, now: TimestampMs) -> bool {
         let pause = SEARCH_PAUSE.as_millis() as i64;
         if now.saturating_sub(self.searched) < pause {
@@ -278,7 +283,7 @@ impl Table {
     }
 }
 
-/// The family of the series `name`, as far as its type says how those of its series end.
+/// Returns the family of the series `name`, by removing a suffix that series of this type have.
 fn family_of(name: &str, kind: MetricType) -> &str {
     let endings: &[&str] = match kind {
         MetricType::Histogram | MetricType::GaugeHistogram => &["_bucket", "_count", "_sum"],

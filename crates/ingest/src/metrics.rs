@@ -1,10 +1,10 @@
-//! What ingestion counts.
+//! The metrics of ingestion.
 
 use crate::outcome::DropReason;
 use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Counts of the write pipeline and of scraping.
+/// Counters of the write pipeline and of scraping.
 #[derive(Debug)]
 pub struct Metrics {
     pub(crate) in_flight: Budget,
@@ -27,7 +27,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts at zero; `in_flight` is shown as it is.
+    /// Returns counters at zero; `in_flight` is exported as a gauge.
     pub(crate) fn new(in_flight: Budget) -> Self {
         Self {
             in_flight,
@@ -50,7 +50,7 @@ impl Metrics {
         }
     }
 
-    /// Counts dropped samples.
+    /// Counts dropped samples under their reason.
     pub(crate) fn count_dropped(&self, reason: DropReason, count: u64) {
         let all = DropReason::ALL.iter().zip(&self.samples_dropped);
         for (_, counter) in all.filter(|(known, _)| **known == reason) {

@@ -1,21 +1,21 @@
-//! What became of the samples of a write.
+//! The outcome of a write: stored and dropped samples, and the texts for the sender.
 
 use firn_model::exemplar::LABEL_CHARS_MAX;
 use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars, Rejected, Rejection};
 use firn_wire::remote_write::{Refusal, Refused};
 use std::fmt::Write;
 
-/// Why samples were dropped: the closed set that metrics count under.
+/// The reason why samples were dropped: the closed set of values for the metric label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The series' labels or histogram cannot stand.
+    /// The labels or the histogram of the series are invalid.
     Refused(Refusal),
-    /// The store did not take the sample.
+    /// The store did not accept the sample.
     Rejected(Rejection),
 }
 
 impl DropReason {
-    /// Every reason, in the order in which metrics list them.
+    /// All reasons, in the order of the metrics.
     pub const ALL: [DropReason; 22] = [
         DropReason::Rejected(Rejection::OutOfOrder),
         DropReason::Rejected(Rejection::DuplicateTimestamp),
@@ -41,12 +41,12 @@ impl DropReason {
         DropReason::Refused(Refusal::DeltaLimit),
     ];
 
-    /// Whether the time of the sample is what is wrong, and lies ahead.
+    /// Returns whether the sample was dropped because its timestamp is too far in the future.
     pub(crate) fn is_of_future(self) -> bool {
         self == DropReason::Rejected(Rejection::TooFarInFuture)
     }
 
-    /// The value of the `reason` label.
+    /// Returns the value of the metric label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             DropReason::Rejected(Rejection::OutOfOrder) => "out_of_order",
@@ -78,13 +78,13 @@ impl DropReason {
 /// Samples dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Why.
+    /// Reason for dropping them.
     pub reason: DropReason,
-    /// How many samples; a refused series may have had none.
+    /// Number of samples; a rejected series may have had none.
     pub sample_count: usize,
-    /// The `job` of the first one, empty where it has none or its labels were not read.
+    /// Label `job` of the first one; empty if it has none or its labels were not decoded.
     pub job: String,
-    /// What is wrong with the first one, as Prometheus words it.
+    /// Error text of the first one, in the wording of Prometheus.
     pub first: String,
 }
 
@@ -124,11 +124,11 @@ impl From<&Rejected> for Dropped {
 /// Exemplars dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedExemplars {
-    /// Why, in a word.
+    /// Reason, in one word.
     pub reason: &'static str,
-    /// How many.
+    /// Number of exemplars.
     pub count: usize,
-    /// What is wrong with the first one, as Prometheus words it where it does.
+    /// Error text of the first one, in the wording of Prometheus where it has one.
     pub first: String,
 }
 
@@ -167,45 +167,47 @@ impl From<&RefusedExemplars> for DroppedExemplars {
     }
 }
 
-/// What a write brought that the store has, in the terms of remote write 2.0.
+/// The stored parts of a request, as remote write 2.0 reports them in its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Float samples.
+    /// Number of float samples.
     pub samples: usize,
-    /// Native histograms.
+    /// Number of native histograms.
     pub histograms: usize,
-    /// Exemplars, those included that say nothing new or that this store does not keep.
+    /// Number of exemplars, including duplicates and those that the store does not keep.
     pub exemplars: usize,
 }
 
-/// What a decoder said of a write before the store got it.
+/// The result of decoding a write, before the store has received it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decoding {
-    /// Samples that did not come to the store.
+    /// Samples that were not passed to the store.
     pub(crate) dropped: Vec<Dropped>,
-    /// Exemplars that did.
+    /// Number of exemplars that were passed to the store.
     pub(crate) exemplars: usize,
-    /// Exemplars that did not. None where the sender is told of samples alone.
+    /// Exemplars that were not passed to the store. Empty if the protocol reports samples only.
     pub(crate) dropped_exemplars: Vec<DroppedExemplars>,
-    /// Whether the sender is told of exemplars.
+    /// True if the protocol reports dropped exemplars to the sender.
     pub(crate) tells_exemplars: bool,
 }
 
-/// What became of a write whose stored samples are durable.
+/// The outcome of a write whose stored samples are durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// Samples that the store holds, silently accepted duplicates included.
+    /// Number of stored samples, including silently accepted duplicates.
     pub stored_count: usize,
-    /// What was dropped, one entry a reason; refused series before rejected samples.
+    /// Dropped samples, one entry for each reason; rejected series precede samples that the store
+    /// rejected.
     pub dropped: Vec<Dropped>,
-    /// Exemplars that were dropped, one entry a reason, where the sender is told of them.
+    /// Dropped exemplars, one entry for each reason, if the protocol reports them.
     pub dropped_exemplars: Vec<DroppedExemplars>,
-    /// What a sender of remote write 2.0 is told.
+    /// Counts for the response of remote write 2.0.
     pub written: Written,
 }
 
 impl WriteOutcome {
-    /// What became of a write of which `dropped` did not come to the store, and the rest did.
+    /// Returns the outcome of a write: `dropped` was not passed to the store, and `appended` is the
+    /// result of the rest.
     pub(crate) fn new(dropped: Vec<Dropped>, appended: &Appended) -> Self {
         let decoding = Decoding {
             dropped,
@@ -214,7 +216,7 @@ impl WriteOutcome {
         Self::of_push(decoding, appended)
     }
 
-    /// What became of a push.
+    /// Returns the outcome of a push.
     pub(crate) fn of_push(decoding: Decoding, appended: &Appended) -> Self {
         let Decoding {
             mut dropped,
@@ -242,22 +244,23 @@ impl WriteOutcome {
         }
     }
 
-    /// Whether the store holds nothing that was sent, although something was.
+    /// Returns whether nothing was stored although something was dropped.
     pub fn is_refused(&self) -> bool {
         self.stored_count == 0 && !self.dropped.is_empty()
     }
 
-    /// Whether all that was sent is stored.
+    /// Returns whether everything was stored.
     pub fn is_whole(&self) -> bool {
         self.dropped.is_empty() && self.dropped_exemplars.is_empty()
     }
 
-    /// Samples dropped for any reason.
+    /// Returns the number of samples dropped for any reason.
     pub fn dropped_count(&self) -> usize {
         self.dropped.iter().map(|d| d.sample_count).sum()
     }
 
-    /// What to tell the sender if anything was dropped: the first offender and the counts.
+    /// Returns the error text for the sender if anything was dropped: the first error and the
+    /// counts.
     pub fn complaint(&self) -> Option<String> {
         match (self.complaint_of_samples(), self.complaint_of_exemplars()) {
             (Some(samples), Some(exemplars)) => Some(format!("{samples}; {exemplars}")),

@@ -1,21 +1,21 @@
-//! The write pipeline: the way of all samples of this process into the store.
+//! The write pipeline: the path of all samples in this process to the store.
 //!
 //! ```text
-//! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape, a rule: a batch of its own (room) ---------------+-> aggregation -> store -> ticket
-//! others:   `Append` of the pipeline (room) -----------------'     |   (bounds) -> counted, logged
-//! an import: admit (room) -> a batch for each piece (room) --------+
-//!                                        results of aggregation ---'
+//! push:          admit (memory) -> prepare (memory) -> decode (limits) -.
+//! scrape, rule:  its own batch (memory) --------------------------------+-> aggregation -> store
+//! other writers: `Append` of the pipeline (memory) ---------------------'     |   (bounds)   |
+//! import:        admit (memory) -> a batch for each piece (memory) -----------+              v
+//!                                          results of aggregation ------------'           ticket
 //! ```
 //!
-//! Each batch takes room until its ticket resolves, and the ledger counts it then, whichever way it
-//! came.
+//! Each batch holds its memory reservation until its ticket resolves; the ledger counts it then,
+//! whatever its origin.
 //!
-//! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
-//! the memory of all requests together stays below one limit, up to where they are in the log. When
-//! that is reached requests wait, and are turned away as [`ErrorKind::Unavailable`], which senders
-//! answer by trying again; a limit that a single request breaks is [`ErrorKind::Limited`] or
-//! [`ErrorKind::Invalid`], which they do not.
+//! Invariant: a body is admitted before it is read, and its message before it is decompressed, so
+//! that the memory of all requests together stays below one limit until they are in the log. At the
+//! limit, requests wait for a bounded time and then fail with [`ErrorKind::Unavailable`], after
+//! which senders retry. A request that exceeds a limit on its own fails with [`ErrorKind::Limited`]
+//! or [`ErrorKind::Invalid`], after which they do not.
 
 mod aggregating;
 mod forwarding;
@@ -55,22 +55,23 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// How far behind the clock a sample may be that fills in the past and is stored in order: as far
-/// as a store takes samples in order that are behind its newest one.
+/// Age in milliseconds up to which backfilled samples are stored in order: as old as samples may be
+/// behind the newest one of a store and still be accepted in order.
 const IN_ORDER_MS: i64 = 60 * 60 * 1000;
 
-/// Of which instant the samples are that a rule makes.
+/// The relation of a rule's evaluation instant to the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantAge {
-    /// One that is due.
+    /// A regular evaluation.
     Live,
-    /// One that is made up for: it may be of any age, and is aggregated as what comes late.
+    /// A missed evaluation that is made up for: its samples may have any age and are aggregated
+    /// like late ones.
     MadeUp,
-    /// One that is filled in: of any age, and not aggregated, as an import.
+    /// A backfill: its samples may have any age and are not aggregated, like those of an import.
     Past,
 }
 
-/// Takes in writes of all kinds. Shared by all connections.
+/// Stores the samples of all writers. Shared by all connections and background tasks.
 pub struct Pipeline {
     store: Arc<dyn Append>,
     limits: IngestLimits,
@@ -89,7 +90,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline into `store` whose requests in flight count in `memory`.
+    /// Returns a pipeline into `store` whose requests in flight reserve their memory in `memory`.
     pub fn new(
         store: Arc<dyn Append>,
         clock: Arc<dyn Clock>,
@@ -123,28 +124,27 @@ impl Pipeline {
         }
     }
 
-    /// The pipeline, with labels of type and unit on what says them: `type-and-unit-labels`.
+    /// Enables type and unit labels for protocols that transmit both (`type-and-unit-labels`).
     #[must_use]
     pub fn labelling_types(mut self, labels_types: bool) -> Self {
         self.labels_types = labels_types;
         self
     }
 
-    /// The pipeline, with samples of zero at the starts that pushes say:
-    /// `created-timestamp-zero-ingestion`.
+    /// Enables zero samples at the start timestamps in pushes (`created-timestamp-zero-ingestion`).
     #[must_use]
     pub fn making_zeros(mut self, makes_zeros: bool) -> Self {
         self.makes_zeros = makes_zeros;
         self
     }
 
-    /// What pushes say of metrics.
+    /// Returns the table of pushed metadata.
     pub fn metadata(&self) -> &Arc<PushedMetadata> {
         &self.metadata
     }
 
-    /// Writes what pushes say of metrics to its file, if something changed and the last write is
-    /// some seconds ago, or this one `is_last`. May block.
+    /// Writes the pushed metadata to its file, if it has changed and the latest write is some
+    /// seconds ago or this one `is_last`. May block.
     pub fn keep_metadata(&self, is_last: bool) -> io::Result<()> {
         let now = self.ledger.clock.now_ms();
         match is_last {
@@ -153,30 +153,30 @@ impl Pipeline {
         }
     }
 
-    /// The caps that hold here.
+    /// Returns the limits of the pipeline.
     pub fn limits(&self) -> IngestLimits {
         self.limits
     }
 
-    /// The last refused samples, by reason, sender and job, the newest first.
+    /// Returns the recently rejected samples by reason, sender and job, most recent first.
     pub fn discards(&self) -> Vec<Discard> {
         self.ledger.discards.list()
     }
 
-    /// What ingestion counts.
+    /// Returns the metrics of ingestion.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.ledger.metrics.clone()
     }
 
-    /// Allows `bytes` of a body to be read, once there is room. Fails with [`ErrorKind::Limited`]
-    /// if no body may be that long, with [`ErrorKind::Unavailable`] if there is no room for too
-    /// long.
+    /// Reserves memory for reading `bytes` of a body, and waits until it is available. Fails with
+    /// [`ErrorKind::Limited`] if bodies of this size are never allowed, and with
+    /// [`ErrorKind::Unavailable`] if the wait takes too long.
     pub async fn admit(&self, bytes: usize) -> Result<Admission, Error> {
         self.count_turned_away(Admission::wait(&self.room, bytes).await)
     }
 
-    /// Waits for room for the work on `body`. Fails as [`Pipeline::admit`] does, and for a body
-    /// that is not what a sender makes.
+    /// Reserves memory for processing `body`, and waits until it is available. Fails like
+    /// [`Pipeline::admit`], and if the header of the body is invalid.
     pub async fn prepare(&self, admission: &mut Admission, body: &[u8]) -> Result<(), Error> {
         let outcome = match remote_write::message_bytes(body, &self.limits.wire) {
             Ok(bytes) => admission.wait_to_prepare(bytes).await,
@@ -186,7 +186,7 @@ impl Pipeline {
         outcome
     }
 
-    /// Counts a request of which all batches were handed over.
+    /// Counts a request whose batches were all passed to the store.
     pub(crate) fn count_request(&self, outcome: &Result<WriteOutcome, Error>) {
         let metrics = &self.ledger.metrics;
         let counter = match outcome {
@@ -208,7 +208,7 @@ impl Pipeline {
         outcome
     }
 
-    /// Counts a request that comes to nothing.
+    /// Counts a request that failed before it was stored.
     fn count_refused<T>(&self, outcome: &Result<T, Error>) {
         let metrics = &self.ledger.metrics;
         match outcome {
@@ -218,7 +218,7 @@ impl Pipeline {
         }
     }
 
-    /// Hands a batch that was made of what `sender` brought to the store.
+    /// Passes a batch with samples of `sender` to the store.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
         let bounds = self.bounds_of(Some(&sender));
         self.append_made(tenant, Some(sender), &mut batch, bounds)
@@ -235,8 +235,8 @@ impl Pipeline {
         self.store.first_sample_times(tenant, bounds)
     }
 
-    /// Hands a batch to the store that fills in the past: of any age, and late if it is older than
-    /// what senders send now.
+    /// Passes a batch with backfilled samples of any age to the store; those older than currently
+    /// sent samples are stored as late ones.
     pub(crate) fn append_of_any_age(
         &self,
         tenant: &TenantId,
@@ -249,16 +249,16 @@ impl Pipeline {
         self.append_made(tenant, Some(sender), &mut batch, bounds)
     }
 
-    /// Hands a batch to the store of which it may refuse any sample: that is neither counted nor
+    /// Appends a batch whose samples may be rejected silently: rejections are neither counted nor
     /// logged. The batch is durable when one that is appended after it is.
     pub(crate) fn append_optional(&self, tenant: &TenantId, source: &mut dyn Source) {
-        // No caller waits for it: the log is written in order.
+        // No caller waits for this batch: the log is written in order.
         drop(self.append_made(tenant, None, source, self.bounds_of(None)));
     }
 
-    /// Stores samples of zero at the starts of what `batch` brings, which follows them: what the
-    /// store refuses of them, since it has newer samples or they are too old, is no loss. Fails if
-    /// there is no room for them.
+    /// Stores zero samples at the start timestamps in `batch`, which must be stored afterwards.
+    /// Rejected zeros, because the store has newer samples or they are too old, are not an error.
+    /// Fails if there is no memory for them.
     fn append_zeros(
         &self,
         tenant: &TenantId,
@@ -278,9 +278,9 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Hands over what a rule of the group `group` made for instants of this `age`: in one piece,
-    /// visible and durable when the ticket says so. Computes on the calling thread, and may wait
-    /// for the store.
+    /// Passes the samples of a rule in `group`, evaluated for instants of this `age`, to the store:
+    /// atomically, and visible and durable when the ticket resolves. Computes on the calling
+    /// thread, and may wait for the store.
     pub fn append_of_rule(
         &self,
         tenant: &TenantId,
@@ -301,7 +301,7 @@ impl Pipeline {
         self.append_made(tenant, Some(sender), &mut batch, bounds)
     }
 
-    /// Hands over a batch that this process made.
+    /// Passes a batch that this process created to the store.
     fn append_made(
         &self,
         tenant: &TenantId,
@@ -313,8 +313,9 @@ impl Pipeline {
         self.hand_over(tenant, source, entry, bounds)
     }
 
-    /// The entry of a batch that this process made. It is there already, so its room cannot be
-    /// refused: it is counted until the batch is durable, and requests wait for it.
+    /// Returns the ledger entry of a batch that this process created. Its memory is allocated
+    /// already and cannot be refused: it is counted until the batch is durable, and requests wait
+    /// for it.
     fn entry_of_made(
         &self,
         sender: Option<Sender>,
@@ -330,7 +331,7 @@ impl Pipeline {
         }
     }
 
-    /// Aggregates samples, unless they fill in the past, and hands those that are stored to the
+    /// Aggregates samples, unless they are backfilled, and passes those that must be stored to the
     /// store; `entry` is closed when the ticket resolves.
     fn hand_over(
         &self,
@@ -346,8 +347,8 @@ impl Pipeline {
         }
     }
 
-    /// Hands samples to the store, and keeps what is to be sent on; `entry` is closed when what
-    /// `settle` makes of the ticket resolves.
+    /// Passes samples to the store, and queues those that must be forwarded; `entry` is closed when
+    /// the ticket returned by `settle` resolves.
     fn store(
         &self,
         tenant: &TenantId,
@@ -366,26 +367,29 @@ impl Pipeline {
         ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 
-    /// Counts and logs what was dropped before it came to the store.
+    /// Counts and logs samples that were dropped before they reached the store.
     pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
         let dropped = std::slice::from_ref(dropped);
         self.ledger.count_dropped(sender, dropped, self.time_max());
     }
 
-    /// Logs what was refused, where that is due; the caller must call it about once a second.
+    /// Logs rejected samples if a log line is due; the caller must call this about once a second.
     pub fn tick(&self) {
         self.ledger.refusals.tick(self.ledger.clock.monotonic());
     }
 
-    /// Logs what was refused and not logged yet; the caller must call it when all writes ended.
+    /// Logs rejected samples that are not logged yet; the caller must call this after all writes
+    /// have ended.
     pub fn finish(&self) {
         self.ledger.refusals.finish();
     }
 
-    /// What `sender` may store, or one whose samples may be refused.
+    /// Returns the bounds for samples of `sender`; `None` means samples that may be rejected
+    /// silently.
     fn bounds_of(&self, sender: Option<&Sender>) -> AppendBounds {
         AppendBounds {
-            // As upstream: markers of a scrape, and samples made up for a start, are never late.
+            // As upstream: staleness markers of a scrape, and samples created at a start, are never
+            // stored late.
             late: match sender {
                 Some(Sender::Push { .. } | Sender::Aggregation) => TakeLate::All,
                 Some(Sender::Job(_) | Sender::Rules(_)) => TakeLate::AllButStale,
@@ -400,13 +404,13 @@ impl Pipeline {
         now.saturating_add(self.limits.future_ms_max)
     }
 
-    /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
-    /// bytes that come costs more than reading them.
+    /// Returns an empty buffer for a body that reuses earlier memory: growing a new buffer while
+    /// bytes arrive costs more than reading them.
     pub fn take_body(&self) -> Vec<u8> {
         lock(&self.spare_bodies).pop().unwrap_or_default()
     }
 
-    /// Takes a body back that was stored.
+    /// Takes back the buffer of a stored body, for a later request.
     pub fn put_body(&self, mut body: Vec<u8>) {
         body.clear();
         let mut spare = lock(&self.spare_bodies);
@@ -417,14 +421,14 @@ impl Pipeline {
     }
 }
 
-/// The way in for batches that other parts of this process make. They take room, are counted, and
-/// are logged as a push of their tenant without an address.
+/// Accepts batches from other parts of this process. They reserve memory and are counted, and
+/// rejections are logged like those of a push of their tenant without an address.
 impl Append for Pipeline {
     fn append(&self, tenant: &TenantId, mut batch: &Batch, bounds: AppendBounds) -> Ticket {
         self.append_from(tenant, &mut batch, bounds)
     }
 
-    /// The stricter of `bounds` and the pipeline's own holds.
+    /// The stricter of `bounds` and the pipeline's own bounds applies.
     fn append_from(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! What the log says of samples that were refused.
+//! Log lines about rejected samples.
 //!
 //! ```text
 //! first one of a kind --> a line at once
@@ -6,12 +6,12 @@
 //!       none for a minute --> forgotten: the next one is a first one
 //! ```
 //!
-//! A kind is a reason and a sender: the job of a scrape, the group of a rule, the tenant and
-//! address of a push. Each has a line a minute at most, whatever comes, with all counts since the
-//! line before and one example.
+//! A kind is a reason with a sender: the job of a scrape, the group of a rule, or the tenant and
+//! address of a push. Each kind gets at most one line a minute, with the counts since the previous
+//! line and one example.
 //!
-//! Invariant: no refused sample is left out of the counts, and memory is bounded: what is beyond
-//! [`KINDS_MAX`] is told by reason alone.
+//! Invariant: the lines count every rejected sample, and memory is bounded: beyond [`KINDS_MAX`]
+//! kinds, samples are counted by reason only.
 
 use crate::outcome::{DropReason, Dropped};
 use firn_model::sample::TimestampMs;
@@ -23,17 +23,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::warn;
 
-/// The least time between two lines of a kind.
+/// Shortest pause between two lines of a kind.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Kinds that are told apart. With the longest examples they take half a MiB, and if all go on for
-/// ever they make nine lines a second.
+/// Largest number of kinds. With the longest examples they take half a MiB, and if all continue
+/// they cause nine lines a second.
 const KINDS_MAX: usize = 512;
 
-/// Bytes of an example: a series with thirty labels, and its time. Labels may have a MiB.
+/// Largest size of an example in bytes: enough for a series with thirty labels and its timestamp.
+/// Labels may have up to 1 MiB.
 const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 
-/// Where samples come from, as the log tells it.
+/// The origin of samples, as shown in the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
     /// Scrapes of the job with this name.
@@ -42,37 +43,37 @@ pub enum Sender {
     Rules(Arc<str>),
     /// Results of stream aggregation.
     Aggregation,
-    /// Pushes.
+    /// Pushes over remote write, OTLP or import.
     Push {
-        /// Whose samples they are.
+        /// Tenant of the samples.
         tenant: TenantId,
-        /// Where they come from, if they come over a socket.
+        /// Address of the sender, if the request arrived over a socket.
         address: Option<IpAddr>,
     },
 }
 
-/// Samples of one kind since the last line.
+/// The samples of one kind since the last line.
 #[derive(Clone, Debug, PartialEq)]
 struct Sum {
     samples: u64,
-    /// Scrapes and requests that had some.
+    /// Number of scrapes and requests with such samples.
     writes: u64,
-    /// What is wrong with the first of them.
+    /// Error text of the first of them.
     example: String,
-    /// The newest time that would have been accepted, if that is what is wrong.
+    /// Newest timestamp that would have been accepted, for samples that are in the future.
     bound: Option<TimestampMs>,
 }
 
-/// What is to be written.
+/// A line to be written.
 #[derive(Debug, PartialEq)]
 struct Line {
     reason: DropReason,
-    /// `None` for all senders that are not told apart.
+    /// The sender; `None` for all senders beyond [`KINDS_MAX`].
     sender: Option<Sender>,
     sum: Sum,
 }
 
-/// A kind that had a line.
+/// A kind for which a line was written.
 #[derive(Debug)]
 struct Known {
     last_line: Duration,
@@ -82,13 +83,13 @@ struct Known {
 #[derive(Debug, Default)]
 struct Kinds(BTreeMap<(DropReason, Option<Sender>), Known>);
 
-/// Adds up what was refused and writes the lines. Shared by all writers.
+/// Adds up rejected samples and writes the lines. Shared by all writers.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Kinds>);
 
 impl Refusals {
-    /// Tells what a write of `sender` lost `now`, which is a time of the monotonic clock;
-    /// `time_max` is the newest time that was accepted.
+    /// Adds the rejected samples of a write by `sender` at the monotonic time `now`; `time_max` is
+    /// the newest timestamp that was accepted.
     #[cold]
     pub(crate) fn note(
         &self,
@@ -110,12 +111,12 @@ impl Refusals {
         self.say(|kinds| kinds.due(now));
     }
 
-    /// Writes everything that was not told yet.
+    /// Writes lines for all samples that were not logged yet.
     pub(crate) fn finish(&self) {
         self.say(Kinds::rest);
     }
 
-    /// Writes the lines that `collect` makes, once the lock is free.
+    /// Writes the lines that `collect` returns, after the lock is released.
     fn say(&self, collect: impl FnOnce(&mut Kinds) -> Vec<Line>) {
         let lines = collect(&mut lock(&self.0));
         for line in &lines {
@@ -245,7 +246,7 @@ impl Line {
     }
 }
 
-/// `text` without what goes beyond [`EXAMPLE_BYTES_MAX`].
+/// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`].
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= EXAMPLE_BYTES_MAX {
         return text.to_owned();
@@ -267,7 +268,7 @@ mod tests {
     const LATE: DropReason = DropReason::Rejected(Rejection::OutOfOrder);
     const AHEAD: DropReason = DropReason::Rejected(Rejection::TooFarInFuture);
 
-    /// Kinds under a clock that moves when told, and the lines so far, as text.
+    /// Kinds under a simulated clock, with the lines so far as text.
     #[derive(Default)]
     struct Told {
         kinds: Kinds,
@@ -341,7 +342,7 @@ mod tests {
                 "120s a out_of_order: 180 in 120, one of a at 60",
             ]
         );
-        // What no line told yet is told at the end, once.
+        // The end logs the remaining samples once.
         told.finish();
         told.finish();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Spans on their way to a collector: OTLP over gRPC or HTTP.
+//! Exports spans to a collector: OTLP over gRPC or HTTP.
 //!
-//! Invariant: an export is one request; what becomes of spans that were not taken is the caller's.
-//! A call of gRPC is what HTTP/2 makes of it: one frame each way and a status in the trailers.
+//! Invariant: an export is one request; the caller decides about spans that were not accepted. A
+//! gRPC call is a plain HTTP/2 request: one frame in each direction, and a status in the trailers.
 
 use firn_http_client::{BodyLimit, HttpClient, HttpSettings, TlsSettings, USER_AGENT, read_body};
 use firn_model::trace::FinishedSpan;
@@ -17,54 +17,54 @@ use std::io::Write;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The name under which collectors know Firn.
+/// Service name in the exported spans.
 const SERVICE: &str = "firn";
 
-/// Where a collector takes traces by gRPC.
+/// Path of the trace service over gRPC.
 const GRPC_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// Where it takes them by HTTP.
+/// Path for traces over HTTP.
 const HTTP_PATH: &str = "/v1/traces";
 
-/// Bytes of an answer that are read.
+/// Largest part of a response that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Statuses of gRPC after which a request may be repeated, by the protocol: cancelled, deadline
-/// exceeded, resource exhausted, aborted, out of range, unavailable, data loss.
+/// gRPC status codes after which the protocol allows a retry: cancelled, deadline exceeded,
+/// resource exhausted, aborted, out of range, unavailable, data loss.
 const GRPC_RETRYABLE: [u32; 7] = [1, 4, 8, 10, 11, 14, 15];
 
-/// How spans travel.
+/// The transport protocol for spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanProtocol {
     /// gRPC over HTTP/2.
     Grpc,
-    /// Protocol buffers in requests of HTTP.
+    /// Protobuf in HTTP requests.
     Http,
 }
 
-/// A collector.
+/// The settings of a collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanCollector {
-    /// How it is spoken to.
+    /// Transport protocol.
     pub protocol: SpanProtocol,
     /// Host and port.
     pub endpoint: String,
-    /// TLS, unless it is spoken to without.
+    /// TLS settings; `None` for connections without TLS.
     pub tls: Option<TlsSettings>,
     /// Headers of each request.
     pub headers: Vec<(String, String)>,
-    /// Whether requests are compressed by gzip.
+    /// True if requests are compressed with gzip.
     pub is_compressed: bool,
-    /// How long a request may take.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
-/// Why spans were not taken.
+/// The reason why spans were not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportError {
-    /// What went wrong.
+    /// Description of the error.
     pub why: String,
-    /// Whether they may be taken another time.
+    /// True if the spans may be sent again.
     pub may_repeat: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct SpanExporter {
 }
 
 impl SpanExporter {
-    /// What sends to `collector`.
+    /// Returns an exporter for `collector`; fails if its endpoint is not a valid address.
     pub fn new(collector: SpanCollector) -> Result<Self, String> {
         let scheme = match collector.tls {
             Some(_) => "https",
@@ -105,7 +105,7 @@ impl SpanExporter {
         })
     }
 
-    /// Sends `spans` as those of this `version` of Firn.
+    /// Exports `spans` with this `version` of the service.
     pub async fn export(&self, version: &str, spans: &[FinishedSpan]) -> Result<(), ExportError> {
         let message = traces::encode(SERVICE, version, spans);
         let message = match self.collector.is_compressed {
@@ -194,7 +194,7 @@ async fn grpc_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
         let why = status.to_string();
         return Err(ExportError { why, may_repeat });
     }
-    // An answer without a message has its status among the headers.
+    // A response without a message has its status in the headers.
     let mut told = grpc_status(response.headers());
     let mut body = response.into_body();
     let mut bytes = 0;
@@ -253,10 +253,11 @@ mod tests {
         }
     }
 
-    /// What a collector was asked: the path with the headers, and the body.
+    /// The requests that a collector has received: the path with the headers, and the body.
     type Asked = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-    /// A collector of gRPC without TLS that answers with this status, in trailers or in headers.
+    /// Starts a gRPC collector without TLS that responds with this status, in trailers or in
+    /// headers.
     async fn collector(status: &'static str, is_in_headers: bool) -> (String, Asked) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,13 +1,13 @@
-//! Adding up exponential histograms of different resolutions.
+//! Adds exponential histograms with different resolutions.
 //!
-//! Both are made as coarse as the coarser one, and coarser still while the sum would have more than
-//! [`BUCKETS_MAX`] buckets, as the collector does; so what is kept stays small however far apart
-//! the buckets lie.
+//! Both are reduced to the coarser scale, and further until the result has at most [`BUCKETS_MAX`]
+//! buckets on each side, as in the collector. Totals therefore stay small, however wide the range
+//! of values is.
 
 use super::sum_of_known;
 use firn_wire::otlp::{Buckets, ExponentialPoint};
 
-/// Buckets of one side.
+/// Largest number of buckets on one side.
 const BUCKETS_MAX: i64 = 160;
 
 /// Adds `new` to `total`.
@@ -33,7 +33,7 @@ pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
     total.times.time = new.times.time;
 }
 
-/// Makes a histogram as coarse as `scale`.
+/// Reduces a histogram to `scale`, if it is finer.
 fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
     let shift = i64::from(point.scale) - i64::from(scale);
     if shift > 0 {
@@ -43,7 +43,7 @@ fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
     }
 }
 
-/// Makes one bucket of 2^`shift` of them.
+/// Merges groups of 2^`shift` buckets into one.
 fn coarsen(buckets: &mut Buckets, shift: i64) {
     let shift = shift.min(62) as u32;
     let first = i64::from(buckets.offset);
@@ -51,7 +51,7 @@ fn coarsen(buckets: &mut Buckets, shift: i64) {
     let mut merged: Vec<u64> = Vec::new();
     for (i, count) in buckets.counts.iter().enumerate() {
         let at = (((first + i as i64) >> shift) - offset) as usize;
-        // The place grows by one at most.
+        // The index grows by at most one.
         match merged.get_mut(at) {
             Some(known) => *known = known.wrapping_add(*count),
             None => merged.push(*count),
@@ -63,7 +63,7 @@ fn coarsen(buckets: &mut Buckets, shift: i64) {
     };
 }
 
-/// The numbers of the first bucket that is not empty and of the one behind the last.
+/// Returns the number of the first bucket that is not empty, and the number after the last one.
 fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
     let place = |at: usize| i64::from(buckets.offset) + at as i64;
     let first = buckets.counts.iter().position(|count| *count > 0)?;
@@ -71,7 +71,7 @@ fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
     Some((place(first), place(last) + 1))
 }
 
-/// What both take together.
+/// Returns the range of buckets that covers both.
 fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
     match (occupied(a), occupied(b)) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
@@ -79,7 +79,8 @@ fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
     }
 }
 
-/// The finest scale, `scale` at most, at which both together have few enough buckets.
+/// Returns the finest scale, at most `scale`, at which both together have at most [`BUCKETS_MAX`]
+/// buckets.
 fn scale_that_fits(scale: i32, a: &Buckets, b: &Buckets) -> i32 {
     let Some((mut lower, mut upper)) = occupied_by_both(a, b) else {
         return scale;
@@ -120,7 +121,7 @@ fn merge(total: &mut Buckets, new: &Buckets) {
     };
 }
 
-/// Counts what lies within `width` of zero as zero, whole buckets of it.
+/// Moves all buckets that are completely within `width` of zero to the zero count.
 fn widen_zero(point: &mut ExponentialPoint, width: f64) {
     if !(width.is_finite() && width >= f64::MIN_POSITIVE) {
         return;
@@ -139,12 +140,12 @@ fn widen_zero(point: &mut ExponentialPoint, width: f64) {
     point.zero_threshold = ((last + 1) as f64 * step).exp();
 }
 
-/// The bucket that holds `value`, a normal number above zero.
+/// Returns the number of the bucket that contains `value`, which must be a positive normal number.
 fn bucket_of(value: f64, scale: i32) -> i64 {
     const FRACTION_BITS: u32 = 52;
     let bits = value.to_bits();
     let exponent = (bits >> FRACTION_BITS) as i64 - 1023;
-    // Powers of two are bounds, which logarithms miss.
+    // Powers of two are bucket bounds; the logarithm would miss them by rounding.
     if bits.trailing_zeros() >= FRACTION_BITS {
         return match scale {
             0.. => (exponent << scale.min(40)) - 1,

@@ -1,7 +1,6 @@
-//! The samples of a piece of text: labels checked, times filled in, in one batch.
+//! Collects the samples of a piece of text in one batch: validates labels and fills in timestamps.
 //!
-//! Samples of one series that stand one behind the other are one series of the batch, whose labels
-//! are read once.
+//! Consecutive samples of one series form one series of the batch, whose labels are decoded once.
 
 use super::{ImportSettings, drop_one};
 use crate::exemplars;
@@ -15,7 +14,7 @@ use firn_wire::WireLimits;
 use firn_wire::exposition::{Event, LabelPairs, Parser, Value};
 use firn_wire::remote_write::{Refusal, push_checked};
 
-/// See the module.
+/// The batch of the current piece, with the settings of the import.
 pub(super) struct Samples {
     limits: WireLimits,
     default_time: TimestampMs,
@@ -25,9 +24,9 @@ pub(super) struct Samples {
     ignored_exemplars: u64,
     pairs: LabelPairs,
     batch: Batch,
-    /// The line of each float of the batch.
+    /// Line number of each float in the batch.
     lines: Vec<u64>,
-    /// The series under way, if there is one: whether it stands, or why not.
+    /// The current series, if there is one: whether it is valid, or the reason why not.
     series: Option<Result<(), Refusal>>,
     refused: Vec<Dropped>,
 }
@@ -49,36 +48,36 @@ impl Samples {
         }
     }
 
-    /// What is to be stored.
+    /// Returns the batch to store.
     pub(super) fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// Begins the next batch.
+    /// Removes the samples of the previous piece.
     pub(super) fn clear(&mut self) {
         self.batch.clear();
         self.lines.clear();
         self.series = None;
     }
 
-    /// Ends the batch.
+    /// Finishes the batch by ending its last series.
     pub(super) fn end(&mut self) {
         if self.series.take() == Some(Ok(())) {
             self.batch.end_series();
         }
     }
 
-    /// Takes out what was refused.
+    /// Removes and returns the rejected samples.
     pub(super) fn take_refused(&mut self) -> Vec<Dropped> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes out how many exemplars were passed over.
+    /// Returns the number of ignored exemplars and resets it.
     pub(super) fn take_ignored(&mut self) -> u64 {
         std::mem::take(&mut self.ignored_exemplars)
     }
 
-    /// In which line the sample stands that the store refused.
+    /// Returns the line of the first sample that the store rejected.
     pub(super) fn line_of(&self, rejected: &Rejected) -> Option<u64> {
         (0..self.batch.series_count()).find_map(|i| {
             let series = self.batch.series(i);
@@ -91,7 +90,7 @@ impl Samples {
         })
     }
 
-    /// Takes the sample at which the parser stands, in this line.
+    /// Adds the current sample of the parser, which is in this line.
     pub(super) fn take(&mut self, parser: &Parser<'_>, line: u64) -> Result<(), Error> {
         let Event::Sample(sample) = parser.event() else {
             return Ok(());
@@ -102,7 +101,7 @@ impl Samples {
             _ => self.begin_series(parser, line)?,
         };
         if let Err(refusal) = stands {
-            // The first sample of the series was counted with the reason in words.
+            // The first sample of the series was counted with the error text.
             if is_same {
                 drop_one(&mut self.refused, DropReason::Refused(refusal), String::new);
             }
@@ -131,7 +130,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Ends the series under way and begins the one of the sample at which the parser stands.
+    /// Ends the current series and starts that of the parser's current sample.
     fn begin_series(
         &mut self,
         parser: &Parser<'_>,

@@ -1,13 +1,13 @@
-//! The file of what pushes say of metrics (`docs/format/metadata.md`).
+//! The file with the pushed metadata (`docs/format/metadata.md`).
 //!
 //! ```text
 //! metadata/pushed = magic | entries u32 | CRC-32C of the entries u32 | entries
 //! entry = tenant | type u8 | name | help | unit        a text: bytes u32, then as many
 //! ```
 //!
-//! It is written as a whole under another name, synced and renamed, so that a crash leaves the one
-//! before or the new one. Invariant: whatever its bytes, reading neither panics nor takes more
-//! memory than the file is long.
+//! The file is written as a whole under another name, synced and renamed, so that a crash leaves
+//! the old or the new one. Invariant: reading arbitrary bytes does not panic and allocates no more
+//! than the size of the file.
 
 use super::FILE_NAME;
 use firn_model::env::{Disk, File, OpenMode};
@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the file begins with; the last byte is the version.
+/// The first bytes of the file; the last of them is the version.
 const MAGIC: &[u8; 8] = b"FIRNMTD1";
 
-/// The name of a file that is being written.
+/// Name of the file while it is being written.
 const NEW_NAME: &str = "pushed.new";
 
-/// The longest file that is read: four times what the texts in memory may take.
+/// Largest size of a file that is read, in bytes: four times the limit of the texts in memory.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// The folder, and when the file in it was written.
+/// The folder of the file, and the time of its latest write.
 pub(super) struct MetadataFile {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct MetadataFile {
 }
 
 impl MetadataFile {
-    /// Takes the folder; creates it if need be.
+    /// Opens the folder, and creates it if it does not exist.
     pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         Ok(Self {
@@ -46,7 +46,7 @@ impl MetadataFile {
         })
     }
 
-    /// Hands out what the file says; nothing if there is none.
+    /// Calls `take` with each entry of the file; does nothing if the file does not exist.
     pub(super) fn read(&self, take: &mut dyn FnMut(&TenantId, Metadata<'_>)) -> io::Result<()> {
         let file = match self.disk.open(&self.dir.join(FILE_NAME), OpenMode::Read) {
             Ok(file) => file,
@@ -56,14 +56,14 @@ impl MetadataFile {
         decode(&read_all(&*file)?, take)
     }
 
-    /// Whether the last write is long enough ago.
+    /// Returns whether the latest write is at least `pause` ago.
     pub(super) fn is_due(&self, now: TimestampMs, pause: Duration) -> bool {
         now.saturating_sub(self.written) >= pause.as_millis() as i64
     }
 
-    /// Puts `bytes` in the place of the file; durable on return.
+    /// Replaces the content of the file by `bytes`; the new content is durable on return.
     pub(super) fn write(&mut self, bytes: &[u8], now: TimestampMs) -> io::Result<()> {
-        // One that fails is tried again as late as one that does not.
+        // A failed write is also retried only after the pause.
         self.written = now;
         let new = self.dir.join(NEW_NAME);
         match self.disk.remove_file(&new) {
@@ -86,7 +86,7 @@ impl std::fmt::Debug for MetadataFile {
     }
 }
 
-/// The bytes of the file.
+/// Encodes the content of the file.
 pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'a>)>) -> Vec<u8> {
     let mut body = Vec::new();
     let mut count = 0u32;
@@ -105,7 +105,8 @@ pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'
     bytes
 }
 
-/// Hands out what the bytes of a file say; an error if they are not whole.
+/// Decodes the content of a file and calls `take` with each entry; fails if it is incomplete or
+/// damaged.
 pub(super) fn decode(
     bytes: &[u8],
     take: &mut dyn FnMut(&TenantId, Metadata<'_>),

@@ -1,6 +1,6 @@
-//! The way of batches through aggregation, and of results into the store.
+//! Passes batches through aggregation, and its results to the store.
 //!
-//! Results take room and are counted as other batches are; they are not aggregated again.
+//! Results reserve memory and are counted like other batches, but are not aggregated again.
 
 use super::ledger::BatchEntry;
 use super::room::Admission;
@@ -13,7 +13,8 @@ use firn_model::store::{Append, AppendBounds, Ticket};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
-/// Has the log write the journal of a batch when the batch was appended, or is given up.
+/// Calls [`Append::write_held`] when it is dropped, so that the log writes the held journal of a
+/// batch after the batch was appended, or given up.
 struct Held<'a>(&'a dyn Append);
 
 impl Drop for Held<'_> {
@@ -23,31 +24,31 @@ impl Drop for Held<'_> {
 }
 
 impl Pipeline {
-    /// Aggregates by `spec` from here on; `start` is what a first state begins with. Blocks until
-    /// the log says so: what follows may rely on it.
+    /// Applies the aggregation rules in `spec`; `start` contains the initial state if there is none
+    /// yet. Blocks until the new state is durable.
     pub fn aggregate_by(&self, spec: &AggregationSpec, start: Start<'_>) -> Result<(), Error> {
         let hand = &mut |results: &Batch| self.store_results(results);
         self.aggregation.configure(spec, start, &*self.store, hand)
     }
 
-    /// Says in the log what the state of aggregation is, so that a log that is closed next is
-    /// short. Blocks until it does. The caller must call it when all writes ended.
+    /// Writes the whole aggregation state to the log, so that a log that is closed afterwards is
+    /// short. Blocks until it is durable. The caller must call this after all writes have ended.
     pub fn finish_aggregation(&self) -> Result<(), Error> {
         let hand = &mut |results: &Batch| self.store_results(results);
         self.aggregation.finish(&*self.store, hand)
     }
 
-    /// The metrics of aggregation.
+    /// Returns the metrics of aggregation.
     pub fn aggregation(&self) -> Arc<dyn Collect> {
         self.aggregation.clone()
     }
 
-    /// Bytes of memory of the state of aggregation.
+    /// Returns the memory of the aggregation state in bytes.
     pub fn aggregation_bytes(&self) -> usize {
         self.aggregation.memory_bytes()
     }
 
-    /// Aggregates the samples of `source`, and hands the store those that it keeps.
+    /// Aggregates the samples of `source`, and passes those that are not dropped to the store.
     pub(super) fn aggregate(
         &self,
         tenant: &TenantId,
@@ -78,7 +79,7 @@ impl Pipeline {
             None => stored,
         };
         if !dropped.is_empty() {
-            // It holds what is not stored.
+            // The body contains the dropped samples.
             entry.body = None;
         }
         match dropped.is_empty() {
@@ -90,7 +91,7 @@ impl Pipeline {
         }
     }
 
-    /// Hands results, and the journal beside them, to the store.
+    /// Passes results, with the journal, to the store.
     fn store_results(&self, mut results: &Batch) -> Ticket {
         let entry = BatchEntry {
             sender: Some(Sender::Aggregation),

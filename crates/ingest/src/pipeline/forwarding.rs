@@ -1,4 +1,4 @@
-//! The way of batches to other receivers: what the store takes is kept beside it.
+//! Queues stored batches for forwarding to remote-write receivers.
 
 use super::Pipeline;
 use crate::sending::{self, KeptRequest, SendOn};
@@ -9,20 +9,21 @@ use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Keeps what the store takes for `to` as well, from here on.
+    /// Forwards all batches that are stored from now on to `to`.
     pub fn send_on(&self, to: Arc<dyn SendOn>) {
-        // A pipeline is wired once.
+        // Ignores a second call: a pipeline is wired once.
         let _ = self.sending.set(to);
     }
 
-    /// Whether what `tenant` brings is sent on: receivers know no tenants.
+    /// Returns whether the samples of `tenant` are forwarded: only those of the anonymous tenant
+    /// are, because receivers have no tenants.
     pub(super) fn sends_on(&self, tenant: &TenantId) -> bool {
         let is_on = self.sending.get().is_some_and(|to| to.is_on());
         is_on && *tenant == TenantId::anonymous()
     }
 
-    /// Keeps `body`, or requests that hold the same as `source` up to `time_max`, where there is
-    /// someone to send them to.
+    /// Queues `body`, or requests with the same samples as `source` up to `time_max`, if there is a
+    /// receiver.
     pub(super) fn keep_to_send(
         &self,
         tenant: &TenantId,

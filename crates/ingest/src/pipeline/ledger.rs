@@ -1,4 +1,4 @@
-//! What became of samples, counted once, whichever way they came in.
+//! Counts the outcome of all samples in one place, whatever their origin.
 
 use super::room::Admission;
 use crate::discards::Discards;
@@ -13,7 +13,7 @@ use firn_model::store::Appended;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The counts of a pipeline, and the log lines about refused samples.
+/// The metrics of a pipeline, and the log lines about rejected samples.
 pub(super) struct Ledger {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
@@ -21,25 +21,25 @@ pub(super) struct Ledger {
     pub(super) discards: Discards,
 }
 
-/// A batch on its way through the store.
+/// A batch that was passed to the store and is not durable yet.
 pub(super) struct BatchEntry {
-    /// Named in the log where the store refused samples; none where refusals are no loss.
+    /// Sender, named in log lines about rejected samples; `None` if rejections are not logged.
     pub(super) sender: Option<Sender>,
-    /// What a batch takes that this process made; a push keeps its own.
+    /// Memory reservation of a batch that this process created; a push holds its own.
     pub(super) room: Option<Admission>,
-    /// The newest time that the store may accept.
+    /// Newest timestamp that the store may accept.
     pub(super) time_max: TimestampMs,
-    /// When the store got the batch, by the monotonic clock.
+    /// Monotonic time at which the batch was passed to the store.
     pub(super) started: Duration,
-    /// The body that the batch was read from, if that is to be sent on as it is.
+    /// The request body from which the batch was decoded, if it is forwarded unchanged.
     pub(super) body: Option<KeptRequest>,
 }
 
 impl Ledger {
-    /// Counts what became of a batch, and gives its room back.
+    /// Counts the outcome of a batch and releases its memory reservation.
     pub(super) fn close(&self, entry: BatchEntry, outcome: &Result<Appended, Error>) {
         drop(entry.room);
-        // A batch that cannot stand did not reach the log.
+        // An invalid batch did not reach the log.
         if !matches!(outcome, Err(e) if e.kind == ErrorKind::Invalid) {
             let took = self.clock.monotonic().saturating_sub(entry.started);
             self.metrics.write_duration.observe(took);
@@ -53,8 +53,7 @@ impl Ledger {
         }
     }
 
-    /// Counts dropped samples, and logs them; `time_max` is the newest time that
-    /// was accepted.
+    /// Counts and logs dropped samples; `time_max` is the newest timestamp that was accepted.
     pub(super) fn count_dropped(
         &self,
         sender: &Sender,

@@ -1,11 +1,11 @@
-//! Pushes of OTLP metrics, from a body to what the sender is told.
+//! Handles pushes of OTLP metrics, from the body to the outcome for the response.
 //!
 //! ```text
-//! body -- gzip, within its room --> message (JSON: read into one) -- decode --> batch --> store
+//! body -- gzip, within its reservation --> message (JSON: transcoded) -- decode --> batch -> store
 //! ```
 //!
-//! Invariant: as for remote write, what is made of a body has room before it is made. How much a
-//! packed body unpacks to is what its end says, and room for more is taken as more comes.
+//! Invariant: as for remote write, memory is reserved before it is allocated. The reservation for a
+//! compressed body uses the size at its end, and grows if the output turns out to be larger.
 
 use super::ledger::BatchEntry;
 use super::push::PendingWrite;
@@ -29,42 +29,43 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// A request of 1,000 points in protocol buffers has some 150 KiB and takes half a millisecond.
+/// Largest protobuf message that is processed on an async worker, in bytes. A request of 1,000
+/// points has about 150 KiB and takes half a millisecond.
 const QUICK_MESSAGE_BYTES_MAX: usize = 256 << 10;
 
-/// The same in JSON is three times as long and takes three times as long.
+/// The same for JSON, which is three times as long and takes three times as long.
 const QUICK_JSON_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes by which room for a message grows whose end did not say how long it is.
+/// Step in bytes by which the reservation for a message grows if it is longer than declared.
 const GROW_BYTES: usize = 256 << 10;
 
-/// Upstream's default of the lookback.
+/// Upstream's default of the look-back.
 const LOOKBACK: Duration = Duration::from_secs(5 * 60);
 
-/// What is done with points that count since the one before.
+/// The treatment of delta points, selected by feature flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// They are refused.
+    /// Reject delta points.
     #[default]
     Refuse,
-    /// They are stored as they are: `otlp-native-delta-ingestion`.
+    /// Store delta points unchanged (`otlp-native-delta-ingestion`).
     Keep,
-    /// They are added up: `otlp-deltatocumulative`.
+    /// Accumulate delta points to cumulative ones (`otlp-deltatocumulative`).
     Accumulate,
 }
 
-/// A body of OTLP, and where it comes from.
+/// Origin and encoding of an OTLP body.
 #[derive(Clone, Copy, Debug)]
 pub struct OtlpOrigin {
-    /// The address, if it comes over a socket.
+    /// Address of the sender, if the request arrived over a socket.
     pub address: Option<IpAddr>,
-    /// What is in the body.
+    /// Encoding of the message.
     pub format: Format,
-    /// How the body is packed: not at all or with gzip.
+    /// Compression of the body: none or gzip.
     pub packing: Packing,
 }
 
-/// How OTLP is read; the translation changes with the configuration.
+/// Settings for decoding OTLP; the translation changes with the configuration.
 #[derive(Debug)]
 pub(super) struct OtlpSettings {
     translation: RwLock<Arc<Translation>>,
@@ -83,8 +84,8 @@ impl Default for OtlpSettings {
 }
 
 impl Pipeline {
-    /// The pipeline, with deltas of OTLP treated as `mode` says, and `target_info` often enough
-    /// that queries that look back so far find it; zero is upstream's default.
+    /// Sets the treatment of delta points, and the distance of `target_info` samples to half the
+    /// `lookback` of queries; zero means upstream's default look-back.
     #[must_use]
     pub fn taking_otlp(mut self, mode: DeltaMode, lookback: Duration) -> Self {
         self.otlp.mode = mode;
@@ -95,19 +96,19 @@ impl Pipeline {
         self
     }
 
-    /// Reads OTLP by `translation` from here on.
+    /// Decodes OTLP with `translation` from now on.
     pub fn translate_by(&self, translation: Translation) {
         let known = &self.otlp.translation;
         *known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(translation);
     }
 
-    /// Bytes of memory of deltas that are added up.
+    /// Returns the memory of accumulated delta streams in bytes.
     pub fn deltas_bytes(&self) -> usize {
         self.deltas.memory_bytes()
     }
 
-    /// Waits for room for the work on `body`. Fails as [`Pipeline::admit`] does, and for a body
-    /// that is longer than allowed once it is unpacked.
+    /// Reserves memory for processing `body`, and waits until it is available. Fails like
+    /// [`Pipeline::admit`], and if the declared uncompressed size exceeds the limit.
     pub async fn prepare_otlp(
         &self,
         admission: &mut Admission,
@@ -122,8 +123,8 @@ impl Pipeline {
         outcome
     }
 
-    /// Whether [`Pipeline::otlp`] of `body` takes about a millisecond at most and waits for no
-    /// disk, so that it may run on an async worker.
+    /// Returns whether [`Pipeline::otlp`] will take at most about a millisecond for `body` without
+    /// waiting for a disk, so that it may run on an async worker.
     pub fn is_quick_otlp(&self, origin: OtlpOrigin, body: &[u8]) -> bool {
         let limit = match origin.format {
             Format::Protobuf => QUICK_MESSAGE_BYTES_MAX,
@@ -133,8 +134,9 @@ impl Pipeline {
         bytes.is_ok_and(|bytes| bytes <= limit) && !self.store.may_wait()
     }
 
-    /// Decodes a body of OTLP and hands its samples to the store. Computes on the calling thread;
-    /// what is returned resolves when the samples are durable. Both steps are parts of `span`.
+    /// Decodes an OTLP body and passes its samples to the store. Computes on the calling thread;
+    /// the returned future resolves when the samples are durable. Both steps become parts of
+    /// `span`.
     pub fn otlp(
         &self,
         tenant: &TenantId,
@@ -171,7 +173,7 @@ impl Pipeline {
         Ok(write)
     }
 
-    /// Decodes `message` and hands over what is in it.
+    /// Decodes `message` and passes its samples to the store.
     fn append_otlp(
         &self,
         (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),
@@ -204,7 +206,7 @@ impl Pipeline {
         let read = decoder.decode_within((&reader, deltas), message, memory)?;
         let (mut decoded, mut target_info) = (read.points, read.target_info);
         let exemplars = decoded.batch.exemplars().len();
-        // Known before the samples come to aggregation.
+        // Stored before the samples are aggregated, which depends on the metric type.
         let now = self.ledger.clock.now_ms();
         let known = &self.metadata;
         let unkept = known.note(tenant, Names::Families, decoded.metadata, now);
@@ -229,7 +231,7 @@ impl Pipeline {
         let decoding = Decoding {
             exemplars: exemplars - decoded.lost_exemplars,
             dropped_exemplars: refused_exemplars.map(DroppedExemplars::from).collect(),
-            // Senders repeat exemplars, and are not told of those, as upstream.
+            // Senders repeat exemplars, whose rejections are not reported, as in upstream.
             tells_exemplars: false,
             dropped: decoded.finish()?.iter().map(Dropped::from).collect(),
         };
@@ -237,9 +239,9 @@ impl Pipeline {
         Ok(PendingWrite::new(ticket, decoding, from, admission, self))
     }
 
-    /// Hands over the samples of `target_info`. Those that the store refuses are counted and
-    /// logged, but the sender did not send them and its answer does not mention them. They are
-    /// durable when the points are, which follow them in the log.
+    /// Passes the `target_info` samples to the store. Rejected ones are counted and logged but not
+    /// reported to the sender, who did not send them. They are durable when the points are, which
+    /// follow them in the log.
     fn append_target_info(&self, tenant: &TenantId, samples: &mut Decoded<'_>, sender: &Sender) {
         if samples.batch.series_count() == 0 {
             return;
@@ -249,10 +251,10 @@ impl Pipeline {
         drop(self.hand_over(tenant, samples, entry, bounds));
     }
 
-    /// Bytes that `body` says that it unpacks to; fails if that is over the limit.
+    /// Returns the uncompressed size that `body` declares, in bytes; fails if it exceeds the limit.
     fn declared_bytes(&self, origin: OtlpOrigin, body: &[u8]) -> Result<usize, Error> {
         let declared = match (origin.packing, body.last_chunk::<4>()) {
-            // A member of gzip ends with its length.
+            // A gzip member ends with its uncompressed length.
             (Packing::Gzip, Some(end)) => u32::from_le_bytes(*end) as usize,
             _ => body.len(),
         };
@@ -263,7 +265,7 @@ impl Pipeline {
         }
     }
 
-    /// The request in protocol buffers, in memory that `admission` has room for.
+    /// Returns the request in protobuf, in memory that `admission` has reserved.
     fn message<'b>(
         &self,
         origin: OtlpOrigin,
@@ -280,7 +282,7 @@ impl Pipeline {
         };
         match origin.format {
             Format::Protobuf => Ok(unpacked),
-            // A field of JSON takes two bytes at least, and nine here at most.
+            // A JSON field has at least two bytes, and becomes at most nine here.
             Format::Json => {
                 let mut message = Vec::new();
                 otlp::to_protobuf(&unpacked, limit, &mut message)?;
@@ -294,7 +296,7 @@ impl Pipeline {
         spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
     }
 
-    /// Keeps a decoder, where those of remote write leave room for it.
+    /// Keeps a decoder for later requests, if the decoders of remote write leave space for it.
     fn put_otlp_decoder(&self, decoder: Decoder) {
         let limits = self.limits.spare;
         let others = lock(&self.spare_decoders).len();
@@ -306,8 +308,8 @@ impl Pipeline {
     }
 }
 
-/// The entry of a batch of a request, which keeps its room itself. Receivers get requests of remote
-/// write 1.0, written anew.
+/// Returns the ledger entry of a request's batch, which holds its own memory reservation. Forwarded
+/// batches are encoded again as remote write 1.0.
 fn entry_of_request(sender: &Sender, bounds: AppendBounds, started: Duration) -> BatchEntry {
     BatchEntry {
         sender: Some(sender.clone()),
@@ -323,7 +325,7 @@ fn too_large(bytes: usize, limit: usize) -> Error {
     WireError::MessageTooLarge { bytes, limit }.into()
 }
 
-/// Unpacks a body, for which there is room for `declared` bytes, to at most `limit`.
+/// Decompresses a body to at most `limit` bytes, of which `declared` are reserved already.
 fn unpack(
     (packing, body): (Packing, &[u8]),
     (declared, limit): (usize, usize),
@@ -344,7 +346,7 @@ fn unpack(
         if room == limit {
             return Err(too_large(out.len(), limit));
         }
-        // Several members, or an end that lies.
+        // There are several members, or the declared length was too small.
         let more = GROW_BYTES.max(room).min(limit - room);
         if let Some(work) = &mut admission.work {
             work.grow(more.saturating_mul(WORK_MESSAGES))?;

@@ -1,16 +1,17 @@
-//! Room for requests: memory that one has before it takes it.
+//! Memory reservations of requests in flight, made before the memory is allocated.
 //!
 //! ```text
-//! admit (body, unread) -> prepare (message, labels, log) -> keep for the log -> gone
+//! admit (body, unread) -> prepare (message, labels, log) -> keep for the log -> released
 //! ```
 //!
-//! A request that needs much is *large* and takes from a part, so that ordinary ones go on beside
-//! any number of large ones. A request that finds no room waits before its next step until some is
-//! given back, for a bounded time; then it is turned away as [`ErrorKind::Unavailable`]. A request
-//! that no room would ever suffice for is [`ErrorKind::Limited`].
+//! A request that needs much memory is *large* and uses a separate part of it, so that ordinary
+//! requests continue beside any number of large ones. A request that finds no memory waits before
+//! its next step for a bounded time, and then fails with [`ErrorKind::Unavailable`]. A request that
+//! can never fit fails with [`ErrorKind::Limited`].
 //!
-//! Invariant: a request that waits holds a body at most, and all bodies leave room for one to be
-//! worked on. So some request can always go on and give room back.
+//! Invariant: a waiting request holds at most the memory of its body, and all bodies together leave
+//! enough for the processing of one request. Some request can therefore always proceed and release
+//! memory.
 
 use crate::limits::{WORK_MESSAGES, large_bodies_bytes_max, large_bytes_max};
 use firn_model::budget::{Budget, Reservation};
@@ -20,17 +21,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// A body beyond this makes a request large. Prometheus's senders make some 100 KB.
+/// Size in bytes above which a body makes its request large. Bodies of Prometheus have about 100
+/// KB.
 const ORDINARY_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// A message beyond this makes a request large: six times Prometheus's default.
+/// Size in bytes above which a message makes its request large: six times Prometheus's default.
 const ORDINARY_MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// How long a request waits for room: long enough for a sync, well below the 30 s after which
-/// senders give up.
+/// Longest time that a request waits for memory: enough for a sync, and well below the 30 s after
+/// which senders give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The budgets of requests in flight.
+/// The memory budgets of requests in flight.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) all: Budget,
@@ -38,14 +40,15 @@ pub(super) struct Room {
     large: Budget,
     large_bodies: Budget,
     body_bytes_max: usize,
-    /// An ordinary message takes a quarter of what large ones leave.
+    /// Size of the largest ordinary message, which takes a quarter of the memory that large
+    /// requests leave.
     ordinary_message_bytes_max: usize,
-    /// Told when room is given back.
+    /// Notified when memory is released.
     given_back: Notify,
 }
 
 impl Room {
-    /// A share of `memory` that is set aside for requests.
+    /// Splits the budgets for requests from `memory`.
     pub(super) fn new(memory: &Budget, in_flight_bytes: usize, body_bytes_max: usize) -> Arc<Self> {
         let all = memory.share("requests in flight", in_flight_bytes);
         let large_bytes = large_bytes_max(in_flight_bytes);
@@ -65,7 +68,7 @@ impl Room {
         })
     }
 
-    /// Where a body of so many bytes is counted.
+    /// Returns the budget for a body of this size.
     fn of_body(&self, bytes: usize) -> &Budget {
         match bytes > ORDINARY_BODY_BYTES_MAX.min(self.bodies.limit_bytes() / 4) {
             true => &self.large_bodies,
@@ -73,7 +76,7 @@ impl Room {
         }
     }
 
-    /// Where the work on a message of so many bytes is counted.
+    /// Returns the budget for the processing of a message of this size.
     fn of_message(&self, bytes: usize) -> &Budget {
         match bytes > self.ordinary_message_bytes_max {
             true => &self.large,
@@ -81,11 +84,11 @@ impl Room {
         }
     }
 
-    /// Reserves from `budget`, waiting for room if there is none.
+    /// Reserves from `budget`, waiting for released memory if necessary.
     async fn wait_for(&self, budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
-            // Listens before it looks: what is given back in between is not missed.
+            // Registers before the check, so that memory released in between is not missed.
             let given_back = self.given_back.notified();
             let refusal = match reserve(budget, bytes) {
                 Err(e) if e.kind == ErrorKind::Unavailable => e,
@@ -98,7 +101,7 @@ impl Room {
     }
 }
 
-/// Reserves, or says whether there is no room now or never.
+/// Reserves, or returns whether the size is unavailable at the moment or always.
 fn reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
     budget.reserve(bytes).map_err(|e| {
         let kind = match bytes > budget.limit_bytes() {
@@ -109,17 +112,17 @@ fn reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
     })
 }
 
-/// The room of one request; given back when it is dropped.
+/// The memory reservation of one request, which is released when it is dropped.
 #[derive(Debug)]
 pub struct Admission {
     room: Arc<Room>,
     body: Reservation,
-    /// For everything behind the body, once it is known how much that is.
+    /// Reservation for everything except for the body, once its size is known.
     pub(super) work: Option<Reservation>,
 }
 
 impl Admission {
-    /// Room for a body of `bytes`, for which it waits if need be.
+    /// Reserves memory for a body of `bytes`, waiting for it if necessary.
     pub(super) async fn wait(room: &Arc<Room>, bytes: usize) -> Result<Self, Error> {
         check_body(bytes, room.body_bytes_max)?;
         Ok(Self {
@@ -129,7 +132,7 @@ impl Admission {
         })
     }
 
-    /// Room for a batch of `bytes` that is there already: counted, and never refused.
+    /// Counts the memory of a batch of `bytes` that is allocated already; this never fails.
     pub(super) fn of_batch(room: &Arc<Room>, bytes: usize) -> Self {
         let mut work = room.all.hold();
         work.set(bytes);
@@ -140,7 +143,7 @@ impl Admission {
         }
     }
 
-    /// Takes room for a body that turned out to have `bytes` in all.
+    /// Extends the reservation to a body that turned out to have `bytes` in total.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
         if bytes <= held {
@@ -155,7 +158,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Room for the work on a message of `bytes`, if there is some now.
+    /// Reserves memory for processing a message of `bytes`; fails if it is not available now.
     pub(super) fn prepare(&mut self, bytes: usize) -> Result<(), Error> {
         if self.work.is_none() {
             let needed = bytes.saturating_mul(WORK_MESSAGES);
@@ -164,7 +167,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Room for the work on a message of `bytes`, for which it waits if need be.
+    /// Reserves memory for processing a message of `bytes`, waiting for it if necessary.
     pub(super) async fn wait_to_prepare(&mut self, bytes: usize) -> Result<(), Error> {
         if self.work.is_none() {
             let needed = bytes.saturating_mul(WORK_MESSAGES);
@@ -174,7 +177,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Keeps what a block takes on its way to the disk and gives back the rest.
+    /// Reduces the reservation to the memory of a log block until it is durable.
     pub(super) fn keep_for_log(&mut self, message_bytes: usize) {
         self.body.shrink_to(0);
         if let Some(work) = &mut self.work {
