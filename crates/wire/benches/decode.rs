@@ -1,17 +1,18 @@
-//! What it costs to read a remote-write request: unpacking it, walking it, and reading its labels.
+//! Measures the cost of reading a remote-write request: decompression, the walk, and the decoding
+//! of labels.
 //!
-//! The request is a full one of Prometheus's defaults over a Kubernetes-like fleet: 2,000 series
-//! with 11 labels of 281 bytes and one sample each. Prints nanoseconds a sample, the best of many
-//! rounds, because anything slower than the best is the machine's doing. Both versions are read, 2.0
-//! with a type and a help for each series.
+//! The request is a full one with Prometheus's defaults for a Kubernetes-like fleet: 2,000 series
+//! with 11 labels of 281 bytes and one sample each. Prints nanoseconds for each sample, the best of
+//! many rounds, because slower rounds are caused by other load on the machine. Both versions are
+//! measured, 2.0 with a type and a help text for each series.
 //!
 //! ```text
 //! cargo bench -p firn-wire --bench decode -- FILE
 //! ```
 //!
 //! measures the requests of a file that `firn load --prepare` wrote. They are too many for the
-//! processor to learn their branches by heart, as it does with one request that it sees again and
-//! again: its figures are those of a server.
+//! branch predictor to memorize, as it does for a single request that is repeated, so that these
+//! figures match those of a server.
 
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
@@ -24,7 +25,7 @@ use std::time::Instant;
 const SERIES: usize = 2_000;
 const ROUNDS: usize = 300;
 
-/// A request as a sender's shard makes it: neighbours differ in a few labels.
+/// Returns a request like those of a sender's shard: neighbouring series differ in few labels.
 fn request() -> Batch {
     let mut batch = Batch::default();
     for i in 0..SERIES {
@@ -57,7 +58,7 @@ fn request() -> Batch {
     batch
 }
 
-/// The bodies of a prepared load, and how many samples they hold.
+/// Returns the bodies in a prepared load, and the number of their samples.
 fn prepared(file: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let (mut bodies, mut samples) = (Vec::new(), 0);
     let mut rest = file;
@@ -74,7 +75,7 @@ fn prepared(file: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     Some((bodies, samples))
 }
 
-/// The same requests in version 2.0, with a type and a help for each metric.
+/// Encodes the same requests in version 2.0, with a type and a help text for each metric.
 fn interned_of(bodies: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
     let mut decoder = Decoder::new(WireLimits::default());
     let mut interned = Vec::new();
@@ -96,7 +97,7 @@ fn interned_of(bodies: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
     Ok(interned)
 }
 
-/// The best time of `work` on all bodies over many rounds, for each sample.
+/// Returns the best time of `work` on all bodies over many rounds, in nanoseconds for each sample.
 fn best(
     (bodies, samples): (&[&[u8]], usize),
     mut work: impl FnMut(&[u8]) -> std::io::Result<()>,

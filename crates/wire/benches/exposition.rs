@@ -1,9 +1,9 @@
-//! What it costs to read a scrape: each format, with all labels read, and with every series where
-//! it is expected, as in all scrapes of a target but its first.
+//! Measures the cost of parsing a scraped body in each format: with all labels decoded, and with
+//! every series at its expected position, as in all scrapes of a target except for the first.
 //!
-//! The page has 2,000 series in families of 20, half counters and half gauges, with three labels
-//! each. Prints nanoseconds a sample, the best of many rounds, because anything slower than the
-//! best is the machine's doing.
+//! The body has 2,000 series in families of 20, half counters and half gauges, with three labels
+//! each. Prints nanoseconds for each sample, the best of many rounds, because slower rounds are
+//! caused by other load on the machine.
 
 use firn_wire::exposition::{Event, Format, LabelPairs, ParseError, Parser, Switches, Value};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const FAMILIES: usize = 100;
 const SERIES: usize = 20;
 const ROUNDS: usize = 300;
 
-/// Name, type and samples (device, mode, value) of family `i`.
+/// Returns the name, whether it is a counter, and the samples (device, mode, value) of family `i`.
 fn family(i: usize) -> (String, bool, Vec<(String, String, f64)>) {
     let is_counter = i.is_multiple_of(2);
     let suffix = if is_counter { "_total" } else { "" };
@@ -32,7 +32,7 @@ fn family(i: usize) -> (String, bool, Vec<(String, String, f64)>) {
     )
 }
 
-/// The page in a text format, which OpenMetrics ends with a line of its own.
+/// Returns the body in a text format; OpenMetrics ends with `# EOF`.
 fn text(is_open_metrics: bool) -> String {
     let mut page = String::new();
     for i in 0..FAMILIES {
@@ -69,7 +69,7 @@ fn put(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The page as protocol buffers.
+/// Returns the body in the protobuf format.
 fn protobuf() -> Vec<u8> {
     let mut page = Vec::new();
     for i in 0..FAMILIES {
@@ -92,13 +92,13 @@ fn protobuf() -> Vec<u8> {
         }
         let mut delimited = Vec::new();
         put(&mut delimited, 0, &message);
-        // What stands before a message is its length alone.
+        // Only the length precedes a message.
         page.extend_from_slice(&delimited[1..]);
     }
     page
 }
 
-/// Reads the page and returns the sum of its values; `keys` are those of the page before.
+/// Parses the body and returns the sum of its values; `keys` are those of the previous body.
 fn read(
     format: Format,
     page: &[u8],
@@ -137,7 +137,7 @@ fn keys(format: Format, page: &[u8]) -> Result<Vec<Vec<u8>>, ParseError> {
     Ok(keys)
 }
 
-/// The best time of `work` over many rounds, for each sample.
+/// Returns the best time of `work` over many rounds, in nanoseconds for each sample.
 fn best(mut work: impl FnMut() -> Result<f64, ParseError>) -> std::io::Result<f64> {
     let mut best = u128::MAX;
     for _ in 0..ROUNDS {

@@ -9,7 +9,7 @@
 //! the last three together, as Prometheus replays them at its start     HeadReader
 //! ```
 //!
-//! Input comes from [`Ranges`], which the caller implements for files, and output goes to a
+//! Input is read through [`Ranges`], which the caller implements for files, and output goes to a
 //! [`BlockFolder`]. Files have names that the caller chooses; errors contain them with the offset
 //! of the damage.
 //!

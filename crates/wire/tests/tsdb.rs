@@ -1,16 +1,16 @@
-//! Data folders that Prometheus 3.14 wrote, and what its own querier said of them.
+//! Compares data folders of Prometheus 3.14 with the results of its own querier.
 //!
-//! `tests/tsdb/plain` is what the server wrote of remote writes, as it does by default;
-//! `tests/tsdb/starts` what its storage wrote with XOR2 chunks, start timestamps, which the server
-//! takes from scrapes alone, and a WAL packed by zstd. Both ended without a clean stop: they have
-//! blocks, a checkpoint, a WAL, an out-of-order log, chunks of the head, deletions, histograms of
-//! all kinds and exemplars. `expected.txt` has a line for each sample that a querier over the whole
-//! folder gave:
+//! `tests/tsdb/plain` was written by the server from remote writes with default settings.
+//! `tests/tsdb/starts` was written by its storage with XOR2 chunks, start timestamps, which the
+//! server accepts only from scrapes, and a WAL compressed with zstd. Both processes ended without a
+//! clean stop: the folders contain blocks, a checkpoint, a WAL, an out-of-order log, chunks of the
+//! head, deletions, histograms of all kinds and exemplars. `expected.txt` has a line for each
+//! sample that a querier over the whole folder returned:
 //!
 //! ```text
 //! S name=value,..                      a series, in hexadecimal digits
 //! f time start bits                    a float
-//! h time start schema threshold count zeros sum Pindex:count,.. N.. Cbound,..    integers
+//! h time start schema threshold count zeros sum Pindex:count,.. N.. Cbound,..    integer histogram
 //! H ..                                 the same with the bits of floats
 //! E series time bits labels            an exemplar
 //! ```
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 type Bytes = Vec<u8>;
 
-/// Samples by the labels of their series and by time.
+/// Samples by timestamp, by the labels of their series.
 type All = BTreeMap<Labels, BTreeMap<i64, Sample>>;
 
 fn folder(name: &str) -> PathBuf {
@@ -52,7 +52,7 @@ fn open(path: &Path) -> File<Bytes> {
     File::new(path.display().to_string(), bytes)
 }
 
-/// The files of a folder with their numbers, folders left out.
+/// Returns the files of a folder with the numbers in their names, without subfolders.
 fn numbered(folder: &Path) -> Vec<(u32, File<Bytes>)> {
     let files = list(folder).into_iter().filter(|path| path.is_file());
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
@@ -65,7 +65,7 @@ fn files(folder: &Path) -> Vec<File<Bytes>> {
     numbered(folder).into_iter().map(|(_, file)| file).collect()
 }
 
-/// The blocks of a data folder.
+/// Returns the blocks of a data folder.
 fn blocks(folder: &Path) -> Vec<(BlockMeta, PathBuf)> {
     let folders = list(folder).into_iter();
     let folders = folders.filter(|path| path.join("meta.json").exists());
@@ -127,7 +127,7 @@ fn head(folder: &Path, blocks: &[(BlockMeta, PathBuf)], memory_bytes: usize) -> 
     HeadReader::new(files, options)
 }
 
-/// All samples of a folder, and its exemplars in words.
+/// Reads all samples of a folder, and its exemplars as text.
 fn read(name: &str, memory_bytes: usize) -> (All, BTreeSet<String>) {
     let folder = folder(name);
     let blocks = blocks(&folder);
@@ -217,7 +217,7 @@ fn histogram_told(histogram: &Histogram) -> (char, String) {
     }
 }
 
-/// The samples in the words of `expected.txt`.
+/// Formats the samples like `expected.txt`.
 fn lines(all: &All) -> Vec<String> {
     let mut lines = Vec::new();
     for (labels, samples) in all {
@@ -236,7 +236,7 @@ fn lines(all: &All) -> Vec<String> {
     lines
 }
 
-/// The samples and the exemplars that Prometheus gave.
+/// Returns the samples and the exemplars that Prometheus returned.
 fn expected(name: &str) -> (Vec<String>, BTreeSet<String>) {
     let text = std::fs::read_to_string(folder(name).join("expected.txt"));
     let text = text.expect("it is there");
@@ -291,7 +291,8 @@ fn stats_of_blocks_are_those_of_their_series() {
     }
 }
 
-/// The chunk that the floats of a chunk make, if they make one of the same encoding.
+/// Builds a chunk from the floats of a chunk; returns `None` if they do not form one chunk of the
+/// same encoding.
 fn written_anew(samples: Samples<'_>, starts: StartTimes) -> Option<Bytes> {
     let mut builder = ChunkBuilder::new(starts);
     for sample in samples {
@@ -300,7 +301,7 @@ fn written_anew(samples: Samples<'_>, starts: StartTimes) -> Option<Bytes> {
             return None;
         };
         let closed = builder.push_float(sample.time, sample.start_time, value);
-        // One that has no start in front of others that have one ends where these begin.
+        // A chunk without start timestamps ends where later samples have one.
         if closed.expect("times increase").is_some() {
             return None;
         }

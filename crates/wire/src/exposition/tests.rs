@@ -1,4 +1,4 @@
-//! Expositions as exporters write them, and as they should not.
+//! Parses valid and invalid bodies in all formats.
 
 mod convert;
 mod format;
@@ -14,7 +14,7 @@ use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::quote::quote;
 use std::fmt::Write;
 
-/// What a body is read as: one line an event, then the error if there is one.
+/// Parses a body and formats one line for each event, then the error if there is one.
 fn read(format: Format, body: &[u8], switches: Switches) -> String {
     let mut out = String::new();
     let mut parser = Parser::new(format, body, switches);
@@ -129,8 +129,8 @@ fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
     out
 }
 
-/// Reads a body, expecting its own keys in the given order: the events and whether each sample was
-/// the expected one must not depend on it, nor the labels.
+/// Parses a body with its own keys expected in the given order. Neither the events nor the labels
+/// may depend on the expected keys.
 fn read_expecting(format: Format, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>, usize) {
     let mut parser = Parser::new(format, body, Switches::default());
     let mut pairs = LabelPairs::default();
@@ -167,8 +167,8 @@ fn keys_of(format: Format, body: &[u8]) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Reads bodies that differ from the sound one in a few places: whatever comes of them, it comes
-/// of them with any keys expected.
+/// Parses bodies that differ from the valid one in a few places: the result must not depend on the
+/// expected keys.
 fn check_mutated(format: Format, sound: &str, switches: Switches) {
     let pieces = [
         "{", "}", "\"", "\\", ",", "=", "\n", " ", "#", "é", "\u{0}", "-", "9", "a", "\t",

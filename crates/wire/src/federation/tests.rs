@@ -1,4 +1,4 @@
-//! Families to the byte, and which format a client gets.
+//! Tests the exact bytes of federated families, and the negotiation of formats.
 
 use super::*;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Span};
@@ -30,7 +30,7 @@ fn histogram(schema: i32, custom_values: &[f64], hint: ResetHint) -> Histogram {
     }
 }
 
-/// The families of these samples, all of time 7.
+/// Returns the families of these samples, all with timestamp 7.
 fn families(
     accept: &str,
     external: &[(&str, &str)],
@@ -188,7 +188,7 @@ fn protobuf_is_families_of_a_length_with_a_type_for_each_kind() {
     let mut kinds = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
         let (family, behind) = behind.split_at(usize::from(*length));
-        // The name, and the type behind it.
+        // The name, followed by the type.
         assert_eq!(family[..3], [0x0a, 1, b'a']);
         assert_eq!(family[3], 0x18);
         kinds.push(family[4]);

@@ -1,4 +1,4 @@
-//! Requests through one check: text in, series, metadata and refusals out.
+//! Tests whole requests: JSON as input; series, metadata and rejections as output.
 
 use super::*;
 use crate::remote_write::Refusal;
@@ -7,7 +7,7 @@ use firn_model::histogram::{Counts, Histogram};
 use firn_model::sample::is_stale;
 use std::collections::BTreeSet;
 
-/// 2023-11-14T22:13:20Z
+/// The time 2023-11-14T22:13:20Z in nanoseconds.
 const TIME: u64 = 1_700_000_000_000_000_000;
 
 fn reader(translation: &Translation) -> Reader<'_> {
@@ -19,7 +19,7 @@ fn reader(translation: &Translation) -> Reader<'_> {
     }
 }
 
-/// A request with `metrics`, of a resource with `attributes`.
+/// Returns a request with `metrics`, of a resource with `attributes`.
 fn request(attributes: &str, metrics: &str) -> String {
     format!(
         r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{attributes}]}},
@@ -48,7 +48,7 @@ fn message(json: &str) -> Vec<u8> {
     message
 }
 
-/// What a request comes to, a line for each series, metadata and refusal.
+/// Decodes a request and formats one line for each series, metadata entry and rejection.
 fn lines<'a>(reader: &Reader<'a>, deltas: Deltas<'a>, json: &str) -> Vec<String> {
     let mut decoder = Decoder::new(WireLimits::default());
     let decoded = decoder.decode_within((reader, deltas), &message(json), None);
@@ -67,7 +67,7 @@ fn lines<'a>(reader: &Reader<'a>, deltas: Deltas<'a>, json: &str) -> Vec<String>
     lines
 }
 
-/// A line for each series.
+/// Formats one line for each series.
 fn series_lines(decoded: &mut Decoded<'_>) -> Vec<String> {
     let all: Vec<u32> = (0..decoded.batch.series_count() as u32).collect();
     firn_model::batch::Source::read_labels(decoded, &all).unwrap();
@@ -240,7 +240,7 @@ fn target_info_of_points_far_apart_is_often_enough_and_bounded() {
     let got = lines(&reader(&translation), Deltas::Refuse, &json);
     let info = r#"{__name__="target_info", host_name="h", instance="i-1", job="eu/shop"} 1@0 1@150000 1@300000 1@400000"#;
     assert!(got.contains(&info.to_owned()), "{got:?}");
-    // A point without a time lies decades before the others.
+    // A point without a time is decades older than the others.
     let points = format!("{},{}", point(0), point(TIME));
     let json = request(&attributes, &sum(2, true, &points));
     let mut decoder = Decoder::default();
@@ -548,7 +548,7 @@ fn message_of_any_bytes_is_read_or_refused() {
             let _ = read(&flipped);
         }
     }
-    // Lengths beyond what there is.
+    // Lengths that exceed the message.
     assert!(read(b"\x0a\xff\xff\xff\xff\x7f").is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Requests as senders write them, as they could write them, and malformed ones.
+//! Tests remote write 1.0: requests of real senders, unusual ones, and malformed ones.
 
 mod unread;
 
@@ -10,14 +10,14 @@ use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint,
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 
-/// Version 1.0 without exemplars.
+/// Options for version 1.0 without exemplars.
 pub(super) const V1: Reader = Reader {
     version: Version::V1,
     keeps_exemplars: false,
     labels_types: false,
 };
 
-/// A label as it travels: a name and a value that may be no text at all.
+/// Name and value of an encoded label, which need not be UTF-8.
 type RawLabel<'a> = (&'a [u8], &'a [u8]);
 
 pub(super) fn one_of<T: Copy>(random: &SimRng, choices: &[T]) -> T {
@@ -55,7 +55,7 @@ fn body(all_series: &[Vec<u8>]) -> Vec<u8> {
     snappy::compress(&message)
 }
 
-/// What a request decodes to, as text: its series, then what was refused.
+/// Decodes a request and formats its series and rejections as text.
 fn decoded(body: &[u8], limits: WireLimits) -> String {
     let mut decoder = Decoder::new(limits);
     let decoded = match decoder.decode(V1, body) {
@@ -419,7 +419,7 @@ pub(super) fn random_batch(random: &SimRng) -> Batch {
     batch
 }
 
-/// Every bit of a batch, as text.
+/// Formats a batch as text that differs if any bit does.
 pub(super) fn bits(batch: &Batch) -> String {
     let mut text = String::new();
     for s in batch.iter() {
@@ -479,7 +479,7 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
                 assert!(valid, "seed {seed}");
             }
         }
-        // Growing by doubling may take twice what is charged, in each of the columns.
+        // Growth by doubling may use twice the reserved size in each of the columns.
         let memory = decoder.memory_bytes();
         assert!(memory < 8 << 16, "seed {seed}: {memory} bytes");
     }

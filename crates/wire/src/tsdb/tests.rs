@@ -1,4 +1,4 @@
-//! Blocks written and read as wholes.
+//! Tests that whole blocks are read back as they were written.
 
 use super::*;
 use firn_model::error::{Error, ErrorKind};
@@ -98,7 +98,7 @@ fn write(series: &Series, options: BlockOptions) -> (Folder, Option<BlockMeta>) 
     writer.finish().expect("memory takes all")
 }
 
-/// Samples by their bits, since a staleness marker equals nothing.
+/// Formats samples by their bits, because staleness markers are NaN and never equal.
 fn told(series: &Series) -> Vec<String> {
     let bits = |sample: &Sample| match &sample.value {
         Value::Float(value) => format!("{} {:x}", sample.time, value.to_bits()),
@@ -111,7 +111,7 @@ fn told(series: &Series) -> Vec<String> {
     series.iter().map(of).collect()
 }
 
-/// The numbers that tombstones know the series of a block by.
+/// Returns the numbers of a block's series that tombstones use.
 fn references(folder: &Folder) -> Vec<u64> {
     let index = IndexReader::open(File::new("i", &folder.0[&BlockFile::Index]));
     let index = index.expect("it is sound");

@@ -1,4 +1,5 @@
-//! Classic histograms of the text formats as native ones with custom buckets.
+//! Tests the conversion of classic histograms in the text formats to native ones with custom
+//! buckets.
 
 use super::*;
 
@@ -64,7 +65,7 @@ fn convert_keeps_classic_samples_if_told_to() {
 fn convert_takes_buckets_in_any_order_and_drops_what_is_no_histogram() {
     let h = |lines: &str| format!("# TYPE h histogram\n{lines}");
     let none = "type h histogram";
-    // Out of order, one twice, without count and without the bucket of infinity.
+    // Out of order, with a duplicate, without a count and without the bucket of infinity.
     check(
         &h("h_bucket{le=\"2\"} 3\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 9"),
         CONVERTING,
@@ -86,14 +87,14 @@ fn convert_takes_buckets_in_any_order_and_drops_what_is_no_histogram() {
     ] {
         check(&h(lines), CONVERTING, none);
     }
-    // A bound that is no number, and a sample of another family.
+    // A bound that is not a number, and a sample of another family.
     check(
         &h("h_bucket{le=\"x\"} 1\nh_bucket{le=\"NaN\"} 1\ni_count 1"),
         CONVERTING,
         "type h histogram\n{__name__=\"h_bucket\", le=\"x\"} 1\n{__name__=\"h_bucket\", \
          le=\"NaN\"} 1\n{__name__=\"i_count\"} 1",
     );
-    // A comment ends a histogram, and so does a bad line, which ends all.
+    // A comment ends a histogram, and so does a syntax error, which also ends the parse.
     check(
         &h("h_count 1\n# c\nh_sum 2\nh_count{"),
         CONVERTING,
@@ -145,7 +146,7 @@ c_created 7
     let exemplars = r#" # {t="1"} 0.5 @3000 # {t="2"} 1.5"#;
     let wanted = format!("type h histogram\n{sample} since 5000{exemplars}\ntype c counter\n");
     assert_eq!(read(Format::OpenMetrics, body.as_bytes(), switches), wanted);
-    // Looking for a histogram's start takes out the samples that tell it, as upstream.
+    // Reading start times removes the `_created` samples, as in upstream.
     let wanted = format!("type h histogram\n{sample}{exemplars}\ntype c counter\n");
     assert_eq!(
         read(Format::OpenMetrics, body.as_bytes(), CONVERTING),

@@ -1,4 +1,4 @@
-//! Numbers as Go reads and writes them.
+//! Tests that numbers are parsed and formatted like in Go.
 
 use super::super::number::{open_metrics_float, parse_any_notation, parse_value, shortest};
 use firn_model::env::sim::SimRng;
@@ -102,8 +102,8 @@ fn number_writes_as_go() {
     ] {
         assert_eq!(shortest(value), wanted);
     }
-    // As Go's strconv.FormatFloat(value, 'g', -1, 64) prints them; in the first five the digits
-    // end in a tie.
+    // Output of Go's strconv.FormatFloat(value, 'g', -1, 64); in the first five the digits end in a
+    // tie.
     for (bits, wanted) in [
         (0x3e600000_00000000, "2.9802322387695312e-08"),
         (0x3ea40000_00000000, "5.960464477539062e-07"),

@@ -1,4 +1,4 @@
-//! OpenMetrics, and what upstream's parser makes of it.
+//! Compares the OpenMetrics parser with upstream's.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Protocol buffers, written by an encoder of our own.
+//! Tests the protobuf format with a separate encoder.
 
 use super::*;
 use crate::protobuf::{
@@ -13,7 +13,7 @@ const NATIVE: Switches = Switches {
     always_classic_histograms: false,
 };
 
-/// A message under way.
+/// A message under construction.
 #[derive(Clone, Default)]
 struct Message(Vec<u8>);
 
@@ -38,7 +38,7 @@ impl Message {
         self
     }
 
-    /// Packed signed integers.
+    /// Appends packed signed integers.
     fn deltas(mut self, number: u32, deltas: &[i64]) -> Self {
         let mut packed = Vec::new();
         for delta in deltas {
@@ -74,7 +74,7 @@ fn bucket(bound: f64, count: u64) -> Message {
     message().integer(1, count).double(2, bound)
 }
 
-/// A family of one type, with its length before it.
+/// Returns a family of one type, preceded by its length.
 fn family(name: &str, kind: u64, metrics: &[Message]) -> Vec<u8> {
     let mut family = message().text(1, name).text(2, "help").integer(3, kind);
     for metric in metrics {
@@ -88,7 +88,7 @@ fn family(name: &str, kind: u64, metrics: &[Message]) -> Vec<u8> {
 
 fn check(body: &[u8], switches: Switches, wanted: &str) {
     let found = read(Format::Protobuf, body, switches);
-    // Help and type come first, always.
+    // Help and type always precede the samples.
     let found: Vec<&str> = found
         .lines()
         .filter(|line| !line.starts_with("help"))
@@ -236,7 +236,7 @@ fn protobuf_native_histogram_reads_as_one_sample() {
         (found.matches("h_").count(), found.contains("schema")),
         (5, false)
     );
-    // Without exemplars of its own those of its buckets are told, of each metric.
+    // A histogram without exemplars of its own yields those of its buckets, for each metric.
     let body = family(
         "h",
         4,
@@ -261,7 +261,7 @@ fn protobuf_float_and_gauge_histograms_keep_their_kind() {
     let wanted = "type h gaugehistogram\n{__name__=\"h\"} gauge float schema -4 sum 0 count 2.5, \
         0 in 0, [2.5], [] (1:1) () []";
     check(&body, NATIVE, wanted);
-    // A span without buckets says that a histogram without observations is native.
+    // A span without buckets marks a histogram without observations as native.
     let body = family("h", 4, &[message().message(7, message().span(12, 0, 0))]);
     let wanted = "type h histogram\n{__name__=\"h\"} integer schema 0 sum 0 count 0, 0 in 0, [], \
         [] () () []";
@@ -333,7 +333,7 @@ fn protobuf_keys_differ_as_their_labels_do() {
     let keys = keys_of(Format::Protobuf, &body);
     let (shown, hits) = read_expecting(Format::Protobuf, &body, &keys);
     assert_eq!((keys.len(), hits), (12, 12));
-    // A count of the histogram and of the summary are one series, by two keys.
+    // The counts of the histogram and of the summary are the same series under two keys.
     let mut unique = keys.clone();
     unique.sort();
     unique.dedup();

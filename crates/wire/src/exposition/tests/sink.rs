@@ -1,4 +1,4 @@
-//! What we write about ourselves.
+//! Tests that the metrics of this process can be parsed again.
 
 use super::*;
 use firn_model::metrics::{Counter, DurationHistogram, Sink, Value as Metric};

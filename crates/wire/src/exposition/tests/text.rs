@@ -1,4 +1,4 @@
-//! The Prometheus text format, and what upstream's parser makes of it.
+//! Compares the parser of the Prometheus text format with upstream's.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn text_series_reads_as_upstream() {
     let cases = [
         ("a 1", r#"{__name__="a"} 1"#),
         ("a:b_1 \t 1.5e3 \t 5 ", r#"{__name__="a:b_1"} 1500 @5"#),
-        // A name takes in the blanks before it.
+        // A name includes the blanks before it.
         ("  a{} 1", r#"{__name__="  a"} 1"#),
         ("a {b=\"c\"} 1", r#"{__name__="a", b="c"} 1"#),
         ("a{b=\"c\",}1", r#"{__name__="a", b="c"} 1"#),
@@ -32,7 +32,7 @@ fn text_series_reads_as_upstream() {
         (r#"{b="c","n"} 1"#, r#"{__name__="n", b="c"} 1"#),
         (r#"a{"x.y"="z"} 1"#, r#"{__name__="a", x.y="z"} 1"#),
         (r#"a{"\""="z"} 1"#, "{\"=\"z\", __name__=\"a\"} 1"),
-        // Whether these make sense is asked later.
+        // These are validated later.
         (r#"a{""="c"} 1"#, r#"{="c", __name__="a"} 1"#),
         (r#"a{b="d",b="c"} 1"#, r#"{__name__="a", b="d", b="c"} 1"#),
         ("# c\n#HELP a b\n\n#\n# x\0y\n", ""),
@@ -184,7 +184,7 @@ fn text_metadata_reads_as_upstream() {
     let body = "# HELP a say \\\\ \\n \\\"\n# TYPE a counter\n#\tTYPE \t\"b c\"  untyped\n\
                 # UNIT a seconds\n# HELP d\n# TYPES a b\n";
     let found = read(Format::Text, body.as_bytes(), Switches::default());
-    // One blank parts a name from what is said about it.
+    // A single blank separates the name from the rest.
     let wanted = "help a \"say \\\\ \\n \\\\\\\"\"\ntype a counter\n\
                   error: invalid metric type \" untyped\"\n";
     assert_eq!(found, wanted);

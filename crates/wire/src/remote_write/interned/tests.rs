@@ -1,4 +1,4 @@
-//! Requests of remote write 2.0: those of version 1.0 in other bytes, and malformed ones.
+//! Tests remote write 2.0: requests equal to those of version 1.0, and malformed ones.
 
 use super::encode::message;
 use super::*;
@@ -17,7 +17,7 @@ const V2: Reader = Reader {
     ..V1
 };
 
-/// A request by hand: its symbols, then its series.
+/// Encodes a request from its symbols and its series.
 fn body(symbols: &[&[u8]], all_series: &[Vec<u8>]) -> Vec<u8> {
     let mut message = Vec::new();
     for symbol in symbols {
@@ -36,7 +36,7 @@ fn packed(refs: &[u32]) -> Vec<u8> {
     packed
 }
 
-/// A series with a sample of these references.
+/// Encodes a series from these references and further fields.
 fn series(refs: &[u32], parts: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut series = Vec::new();
     put_bytes(&mut series, field::SERIES_LABEL_REFS, &packed(refs));
@@ -70,7 +70,7 @@ fn exemplar(refs: &[u32], value: f64, time: i64) -> (u32, Vec<u8>) {
     (field::SERIES_EXEMPLAR, part)
 }
 
-/// What a request decodes to, as text: its series, what was refused, what it says of metrics.
+/// Decodes a request and formats its series, rejections and metadata as text.
 fn decoded(reader: Reader, body: &[u8]) -> String {
     let mut decoder = Decoder::new(WireLimits::default());
     let decoded = match decoder.decode(reader, body) {
@@ -139,7 +139,7 @@ fn decode_resolves_references() {
         ],
         "{__name__=\"m\", job=\"x\"} 1.5@7 2.5@9<3\n{__name__=\"m\"} 0@7\nm: counter \"Help.\" \"seconds\"",
     );
-    // In any order, with an empty value.
+    // In any order, and with an empty value.
     check(
         &[series(&[3, 4, 1, 2, 7, 0], &[sample(7, 1.0, 0)])],
         r#"{__name__="m", job="x"} 1@7"#,
@@ -233,7 +233,7 @@ fn decode_without_symbols_refuses_by_metadata() {
 fn decode_reads_references_that_are_not_packed_and_symbols_that_follow() {
     let mut loose = Vec::new();
     for number in [1, 2, 3, 4] {
-        // Zero would be left out; these are not.
+        // The default value zero would be omitted; these numbers are not zero.
         put_integer(&mut loose, field::SERIES_LABEL_REFS, number);
     }
     let (number, part) = sample(7, 1.0, 0);
@@ -312,7 +312,7 @@ fn decode_malformed_message_is_an_error() {
     }
 }
 
-/// A batch with long labels, start times and exemplars among others.
+/// Returns a batch that also has long labels, start timestamps and exemplars.
 fn any_batch(random: &SimRng) -> Batch {
     let mut batch = random_batch(random);
     for i in 0..random.below(4) {

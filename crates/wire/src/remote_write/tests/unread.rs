@@ -1,11 +1,11 @@
-//! Requests whose labels are read late, beside a decoder that reads everything at once in the
-//! plainest way.
+//! Compares requests whose labels are decoded on demand with a simple decoder that decodes
+//! everything at once.
 
 use super::*;
 use crate::protobuf::{Cursor, expect};
 use firn_model::batch::Source;
 
-/// A request as the plain decoder understands it.
+/// The result of the simple decoder.
 #[derive(Default)]
 struct Plain {
     batch: Batch,
@@ -13,7 +13,8 @@ struct Plain {
     exemplars: usize,
 }
 
-/// Every series through the careful reading of labels, every part through its cursor.
+/// Decodes every series with the reference implementation of labels, and every part with its own
+/// cursor.
 fn plain_decode(message: &[u8], limits: &WireLimits) -> Result<Plain, WireError> {
     let mut plain = Plain::default();
     let mut cursor = Cursor::new(message);
@@ -114,7 +115,7 @@ fn plain_sample(part: &[u8], batch: &mut Batch) -> Result<(), WireError> {
     Ok(())
 }
 
-/// A label, now and then with its fields swapped, doubled, or a length longer than it needs.
+/// Returns a label, sometimes with its fields swapped or duplicated, or with an overlong length.
 fn random_label(random: &SimRng) -> Vec<u8> {
     let names: [&[u8]; 8] = [
         b"__name__",
@@ -154,7 +155,7 @@ fn random_label(random: &SimRng) -> Vec<u8> {
     message
 }
 
-/// What senders do, and what they could do.
+/// Returns a series, of a form that senders use or could use.
 fn random_series(random: &SimRng) -> Vec<u8> {
     let mut labels: Vec<Vec<u8>> = vec![label(b"__name__", b"metric")];
     for _ in 0..random.below(6) {
@@ -193,7 +194,7 @@ fn random_series(random: &SimRng) -> Vec<u8> {
                 cursor.field().unwrap();
                 message.extend_from_slice(cursor.bytes().unwrap());
             }
-            // A histogram that contradicts itself: one bucket and no span.
+            // An inconsistent histogram: one bucket without a span.
             2 => put_bytes(&mut message, field::SERIES_HISTOGRAM, b"\x62\x01\x02"),
             _ => {
                 let sample = sample(one_of(random, &times), one_of(random, &values));
@@ -215,8 +216,8 @@ fn random_message(random: &SimRng) -> Vec<u8> {
     message
 }
 
-/// What came of a request: its samples as text, their number, exemplars, what was refused, and how
-/// many series were unread.
+/// The result of a request: its samples as text, their number, exemplars, rejections, and the
+/// number of undecoded series.
 type Whole = (String, usize, usize, Refusals, usize);
 
 fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole, Error> {
@@ -224,7 +225,7 @@ fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole,
     let keys = (0..count as usize).map(|i| decoded.batch.key(i).map(<[u8]>::to_vec));
     let keys: Vec<Option<Vec<u8>>> = keys.collect();
     let unread = keys.iter().flatten().count();
-    // Twice: what is read stays read.
+    // Twice, because decoded series remain decoded.
     let mut order: Vec<u32> = (0..count).chain(0..count).collect();
     for i in 0..order.len() {
         let other = random.below(order.len() as u64) as usize;

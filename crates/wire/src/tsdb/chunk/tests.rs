@@ -1,4 +1,4 @@
-//! Chunks written and read: what comes back is what was pushed, and damage is an error.
+//! Tests that written chunks are read back unchanged, and that damage is an error.
 
 use super::build::{BuiltChunk, ChunkBuilder, StartTimes};
 use super::encoding::{Encoding, Kind, ResetHeader};
@@ -9,7 +9,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 use firn_model::sample::stale_nan;
 
-/// The chunks of samples.
+/// Builds the chunks of samples.
 fn chunks(samples: &[Sample], starts: StartTimes) -> Vec<BuiltChunk> {
     let mut builder = ChunkBuilder::new(starts);
     let mut chunks = Vec::new();
@@ -36,7 +36,7 @@ fn read(chunk: &BuiltChunk) -> Vec<Sample> {
     samples
 }
 
-/// A sample in words, without empty buckets and without what is known of resets.
+/// Formats a sample, without empty buckets and without the reset hint.
 fn told(sample: &Sample, with_start: bool) -> String {
     let start = if with_start { sample.start_time } else { 0 };
     let value = match &sample.value {
@@ -97,7 +97,7 @@ fn floats(rng: &SimRng, count: usize) -> Vec<Sample> {
     samples
 }
 
-/// Histograms of a counter that is reset now and then, of a gauge, or with custom buckets.
+/// Returns histograms of a counter with occasional resets, of a gauge, or with custom buckets.
 fn histograms(rng: &SimRng, count: usize) -> Vec<Sample> {
     let (is_float, is_gauge) = (rng.one_in(2), rng.one_in(3));
     let is_custom = rng.one_in(3);
@@ -270,14 +270,14 @@ fn hints_behind_the_first_sample_of_a_chunk_say_that_nothing_was_reset() {
     }
 }
 
-/// Two samples, 15 s apart, of which the second one is 1 larger; counted by hand.
+/// Two samples, 15 s apart, of which the second one is 1 larger; encoded by hand.
 #[test]
 fn chunk_made_by_hand_is_read() {
     let mut data = vec![0, 2];
-    // Time 1000 with a sign, then the bits of 1.
+    // Timestamp 1000 as a signed varint, then the bits of 1.
     data.extend([0xd0, 0x0f]);
     data.extend(1f64.to_bits().to_be_bytes());
-    // 15000 later; then 11, 1 leading zero, 11 bits that differ: 0x7ff << 52.
+    // 15000 ms later; then 11, 1 leading zero, 11 changed bits: 0x7ff << 52.
     data.extend([0x98, 0x75]);
     let differing = 1f64.to_bits() ^ 2f64.to_bits();
     assert_eq!(differing, 0x7ff << 52);
@@ -366,7 +366,7 @@ fn finer_histograms_are_read_as_coarse_as_the_finest_known_schema() {
         panic!("it is a histogram");
     };
     assert_eq!(coarse.schema, 8);
-    // Buckets -3, -2, 0 and 1 of schema 9 lie in -1, -1, 0 and 1 of schema 8.
+    // Buckets -3, -2, 0 and 1 of schema 9 are in the buckets -1, -1, 0 and 1 of schema 8.
     let span = Span {
         offset: -1,
         length: 3,

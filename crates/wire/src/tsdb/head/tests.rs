@@ -1,4 +1,4 @@
-//! Heads made by hand: what a start of Prometheus would see of them.
+//! Tests the reader with heads built by hand: the result must be that of Prometheus's replay.
 
 use super::read::{HeadFiles, HeadOptions, HeadReader};
 use crate::tsdb::bytes::{push_checksum, push_uvarint};
@@ -22,7 +22,7 @@ struct Head {
     memory_bytes: Option<usize>,
 }
 
-/// A chunk of series `number`; the encoding's bit says that it came out of order.
+/// Encodes a chunk of series `number`; the highest bit of its encoding marks out-of-order samples.
 fn chunk(number: u64, samples: &[(i64, f64)], is_late: bool) -> Vec<u8> {
     let mut builder = ChunkBuilder::new(StartTimes::Drop);
     for (time, value) in samples {
@@ -235,7 +235,7 @@ fn chunks_cut_at_the_end_of_the_last_file_are_replaced_by_the_log() {
     let whole = chunk(1, &[(5, 1.0), (10, 2.0)], false);
     for cut in 0..whole.len() {
         let mut chunks = whole[..cut].to_vec();
-        // The file is longer than what was written to it.
+        // The file is longer than its content.
         chunks.resize(cut + 60, 0);
         let head = Head {
             wal: vec![series(1, &name("a")), samples(&[(1, 5, 1.0), (1, 10, 2.0)])],

@@ -1,4 +1,4 @@
-//! Indexes of all versions, sound and damaged.
+//! Tests indexes of all versions, valid and damaged.
 
 use super::read::{ChunkMeta, ChunkRef, IndexReader, IndexSeries};
 use super::write::IndexWriter;
@@ -82,7 +82,8 @@ fn index_of_version_3_is_read_like_version_2() {
     assert_eq!(error, "b/index: unknown index file version 4");
 }
 
-/// An index as early versions wrote it: symbols and series go by their offsets, without padding.
+/// An index in the form of early versions: symbols and series are referred to by their offsets,
+/// without padding.
 #[test]
 fn index_of_version_1_is_read() {
     let mut bytes = b"\xba\xaa\xd7\x00\x01".to_vec();
@@ -174,7 +175,7 @@ fn labels_of_a_series_that_are_no_label_set_are_an_error() {
     added.expect("memory takes all");
     writer.finish(&mut folder, 0).expect("memory takes all");
     let mut bytes = folder.0.remove(&BlockFile::Index).expect("it was written");
-    // The symbols are "", "1", "a", "b"; the entry 2 labels, (2, 1), (3, 1), no chunk.
+    // The symbols are "", "1", "a", "b"; the entry has 2 labels, (2, 1) and (3, 1), and no chunk.
     let entry = [2, 2, 1, 3, 1, 0];
     let at = bytes
         .windows(6)

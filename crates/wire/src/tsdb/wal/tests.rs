@@ -1,4 +1,4 @@
-//! Logs made by hand: whole, packed, torn and damaged.
+//! Tests logs built by hand: complete, compressed, torn and damaged.
 
 use super::entry::{Entries, Entry};
 use super::reader::{HEADER_BYTES, PAGE_BYTES, Tail, WalReader};
@@ -13,7 +13,7 @@ use firn_model::labels::Labels;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimeRange;
 
-/// A segment with these records, packed as `packing` says: 0, 8 for snappy.
+/// Encodes a segment with these records; `packing` is 0 for uncompressed ones, 8 for snappy.
 pub(in crate::tsdb) fn segment(records: &[Vec<u8>], packing: u8) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
@@ -48,7 +48,7 @@ pub(in crate::tsdb) fn segment(records: &[Vec<u8>], packing: u8) -> Vec<u8> {
     out
 }
 
-/// A record of one series.
+/// Encodes a record with one series.
 pub(in crate::tsdb) fn series(number: u64, labels: &Labels) -> Vec<u8> {
     let mut out = vec![1];
     out.extend(number.to_be_bytes());
@@ -57,7 +57,7 @@ pub(in crate::tsdb) fn series(number: u64, labels: &Labels) -> Vec<u8> {
     out
 }
 
-/// A record of floats.
+/// Encodes a record of floats.
 pub(in crate::tsdb) fn samples(samples: &[(u64, i64, f64)]) -> Vec<u8> {
     let mut out = vec![2];
     let (series, time, _) = samples[0];
@@ -71,7 +71,7 @@ pub(in crate::tsdb) fn samples(samples: &[(u64, i64, f64)]) -> Vec<u8> {
     out
 }
 
-/// A record that deletes a range.
+/// Encodes a record that deletes a range.
 pub(in crate::tsdb) fn deletion(number: u64, range: TimeRange) -> Vec<u8> {
     let mut out = vec![3];
     out.extend(number.to_be_bytes());
@@ -80,7 +80,7 @@ pub(in crate::tsdb) fn deletion(number: u64, range: TimeRange) -> Vec<u8> {
     out
 }
 
-/// A record that says that samples were moved to a chunk.
+/// Encodes a marker for samples that were moved to a chunk.
 pub(in crate::tsdb) fn marker(number: u64, chunk: u64) -> Vec<u8> {
     let mut out = vec![5];
     out.extend(number.to_be_bytes());
@@ -129,7 +129,7 @@ fn records_of_any_length_read_as_they_were() {
     }
 }
 
-/// What zstd 1.5 makes of twelve lines of samples.
+/// The output of zstd 1.5 for twelve lines of samples.
 const ZSTD_LINES: &[u8] = b"\x28\xb5\x2f\xfd\x04\x58\x35\x03\x00\xa2\x05\x12\x17\xa0\x29\x1d\x0f\
     \x58\xfb\x0f\xcd\x7d\x01\x18\x62\x2c\x69\x72\xcb\xbd\xd1\x66\x42\xd5\x60\x18\xc5\xc6\
     \x7c\x5d\xe6\x5b\xb6\xc1\x37\xd9\xf1\x35\x92\xf1\x0d\xdc\xe1\x7b\xc8\xf0\x45\x67\xbe\
@@ -142,7 +142,7 @@ fn record_packed_by_zstd_is_read() {
     let lines: String = (0..12)
         .map(|i| format!("up{{instance=\"host-{i}\"}} {}\n", i * i))
         .collect();
-    // A frame of one run of the letter a, 200 times.
+    // A frame with one run of the letter a, 200 times.
     let run = b"\x28\xb5\x2f\xfd\x20\xc8\x43\x06\x00a";
     let packed = |data: &[u8]| {
         let mut segment = segment(&[data.to_vec()], 0);
@@ -157,7 +157,7 @@ fn record_packed_by_zstd_is_read() {
         let (found, _) = read(&[packed(&frames)], Tail::IsWhole).expect("it is sound");
         assert!(found == [wanted.as_bytes()], "{} bytes", frames.len());
     }
-    // Cut, and with a window of 2 GiB, which is refused before memory is taken.
+    // Truncated, and with a window of 2 GiB, which is rejected before memory is allocated.
     let wide = b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     for frame in [&ZSTD_LINES[..60], wide] {
         let error = read(&[packed(frame)], Tail::IsWhole).unwrap_err();
@@ -267,7 +267,7 @@ fn samples_of_both_versions_are_read() {
     let record = samples(&[(9, 1_000, 1.5), (4, 990, -0.0)]);
     let wanted = [float(9, 1_000, 0, 1.5), float(4, 990, 0, -0.0)];
     assert_eq!(entries(&record), wanted);
-    // With starts: none, then an own one, then the same, then none.
+    // With start timestamps: none, then a new one, then the same, then none.
     let mut record = vec![11];
     for number in [9, 1_000, 0] {
         push_varint(&mut record, number);
