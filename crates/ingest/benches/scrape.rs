@@ -1,8 +1,8 @@
-//! What the scrape cache is worth: a scrape of series that the target had before, and the same
-//! scrape by a state that knows none of them.
+//! Measures the benefit of the scrape cache: a scrape with the series of the previous one, and the
+//! same scrape with an empty cache.
 //!
-//! The page has 2,000 series with three labels, whose values change from scrape to scrape. Prints
-//! nanoseconds a sample from the body to the batch, the best of many rounds.
+//! The body has 2,000 series with three labels, whose values change from scrape to scrape. Prints
+//! nanoseconds for each sample from the body to the batch, the best of many rounds.
 
 use firn_http_client::Body;
 use firn_ingest::scrape::{BenchTarget, JobSettings};
@@ -42,7 +42,7 @@ fn fresh() -> Result<BenchTarget, Error> {
     BenchTarget::new(JobSettings::new("node"), ADDRESS, MEMORY_BYTES)
 }
 
-/// The best time of a scrape over many rounds, for each sample.
+/// Returns the best time of a scrape over many rounds, in nanoseconds for each sample.
 fn best(mut scrape: impl FnMut(Body, i64) -> Result<usize, Error>) -> std::io::Result<f64> {
     let mut best = u128::MAX;
     for round in 1..=ROUNDS {

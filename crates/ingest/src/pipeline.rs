@@ -1,11 +1,11 @@
 //! The write pipeline: the path of all samples in this process to the store.
 //!
 //! ```text
-//! push:          admit (memory) -> prepare (memory) -> decode (limits) -.
-//! scrape, rule:  its own batch (memory) --------------------------------+-> aggregation -> store
-//! other writers: `Append` of the pipeline (memory) ---------------------'     |   (bounds)   |
-//! import:        admit (memory) -> a batch for each piece (memory) -----------+              v
-//!                                          results of aggregation ------------'           ticket
+//! push           admit -> prepare -> decode --.
+//! scrape, rule   a batch of its own ----------+-> aggregation --> results -----.
+//! other writers  `Append` of the pipeline ----'        '--> series to store ---+-> store -> ticket
+//! import         admit -> a batch for each piece ------------------------------'     |
+//!                                                                counted and logged <'
 //! ```
 //!
 //! Each batch holds its memory reservation until its ticket resolves; the ledger counts it then,

@@ -567,7 +567,7 @@ impl Machine {
 }
 
 /// Returns whether all samples of series `i` were aggregated. A series with samples after
-/// `time_max` is stored, whatever the rule says.
+/// `time_max` is stored, whether or not the rule drops its series.
 #[inline]
 fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
     match batch.sole_float(i) {

@@ -1,4 +1,4 @@
-//! What results samples give: tables of small scenes, and what a reload does.
+//! Tests the results of small scenes, in tables, and the effects of a reload.
 
 mod crashes;
 mod journal;
@@ -18,7 +18,7 @@ use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Stands for a staleness marker in a scene.
+/// Represents a staleness marker in a scene.
 const STALE: f64 = -12345.0;
 
 /// A sample of a scene: pod, second, value.
@@ -37,7 +37,7 @@ fn rule(op: Op, name: &str) -> RuleSpec {
     }
 }
 
-/// Intervals of ten seconds, written at once; a look-back of 25 s.
+/// Returns a group with intervals of ten seconds that are written at once, and a look-back of 25 s.
 fn group(rules: &[RuleSpec]) -> AggregationSpec {
     AggregationSpec {
         groups: vec![GroupSpec {
@@ -50,7 +50,7 @@ fn group(rules: &[RuleSpec]) -> AggregationSpec {
     }
 }
 
-/// By the fastest hash, with keys that follow from `seed`.
+/// Returns the fastest hash function, with keys derived from `seed`.
 fn hashing(seed: u64) -> Hashing {
     let keys = HashKeys::of(HashKind::fastest(), Seed([seed, 0]));
     Hashing::Keys(Arc::new(keys))
@@ -62,7 +62,7 @@ fn machine(spec: &AggregationSpec) -> Machine {
     machine
 }
 
-/// A batch with one sample of `metric` for each step.
+/// Returns a batch with one sample of `metric` for each step.
 fn batch(metric: &str, steps: &[(&str, i64, f64, i64)]) -> Batch {
     let mut batch = Batch::default();
     for (pod, second, value, start) in steps {
@@ -78,7 +78,7 @@ fn batch(metric: &str, steps: &[(&str, i64, f64, i64)]) -> Batch {
     batch
 }
 
-/// The same with a histogram of so many observations for each float.
+/// Returns the same batch with histograms, whose counts are the values of the floats.
 fn native_batch(metric: &str, steps: &[(&str, i64, f64, i64)], hint: ResetHint) -> Batch {
     let floats = batch(metric, steps);
     let mut batch = Batch::default();
@@ -96,8 +96,8 @@ fn native_batch(metric: &str, steps: &[(&str, i64, f64, i64)], hint: ResetHint) 
     batch
 }
 
-/// Second and value of each sample of a batch of results, by their labels. A histogram stands for
-/// its count.
+/// Collects second and value of each sample in a batch of results, by labels. A histogram is
+/// represented by its count.
 fn read(results: &Batch, into: &mut BTreeMap<String, Vec<(i64, f64)>>) {
     for series in results.iter() {
         let row = into
@@ -112,7 +112,7 @@ fn read(results: &Batch, into: &mut BTreeMap<String, Vec<(i64, f64)>>) {
     }
 }
 
-/// Compares the results of the job, of floats and of histograms that have as many observations.
+/// Compares the results of the rule, for floats and for histograms with equal counts.
 fn check(rule: &RuleSpec, metric: &str, steps: &[Step], until: i64, expected: &[(i64, f64)]) {
     check_as(rule, metric, steps, until, expected, batch);
     if rule.op.takes_natives() {
@@ -126,7 +126,7 @@ fn check(rule: &RuleSpec, metric: &str, steps: &[Step], until: i64, expected: &[
     }
 }
 
-/// Feeds each step as a batch of its own, then data time.
+/// Processes each step as a batch of its own, then advances data time.
 fn check_as(
     rule: &RuleSpec,
     metric: &str,
@@ -152,8 +152,8 @@ fn check_as(
     assert!(results.is_empty(), "{results:?}");
 }
 
-/// How much the samples of ten pods add to each of two rules, of which the second came when the
-/// order of the pods was known.
+/// Returns the increase of the totals of two rules from ten pods. The second rule is added after
+/// the order of the pods was learned.
 fn growth_of_two_rules() -> Vec<f64> {
     let one = rule(Op::Sum, "a_total");
     let other = RuleSpec {
@@ -194,7 +194,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
     let check = |steps: &[Step], until, expected: &[(i64, f64)]| {
         check(&sum, "a_total", steps, until, expected);
     };
-    // The first sample counts nothing; ends lie on the grid, one sample for each.
+    // The first sample counts nothing; each interval end of the grid has one result.
     check(
         &[
             ("x", 5, 100.0),
@@ -205,7 +205,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
         40,
         &[(10, 0.0), (20, 4.0), (30, 4.0), (40, 10.0)],
     );
-    // A reset counts from zero, another source begins with nothing.
+    // A reset counts from zero, and another source begins with zero.
     check(
         &[
             ("x", 5, 100.0),
@@ -217,7 +217,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
         30,
         &[(10, 7.0), (20, 9.0), (30, 10.0)],
     );
-    // A repeated sample, and one older than the newest, count nothing.
+    // A repeated sample and one older than the newest count nothing.
     check(
         &[
             ("x", 5, 1.0),
@@ -229,7 +229,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
         10,
         &[(10, 3.0)],
     );
-    // What comes after its interval was written counts in the next one.
+    // A sample that arrives after its interval was written counts in the next one.
     check(
         &[
             ("x", 5, 1.0),
@@ -241,7 +241,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
         40,
         &[(10, 0.0), (20, 0.0), (30, 6.0), (40, 6.0)],
     );
-    // A silent source is remembered for the look-back; the result goes on so long.
+    // A silent source is remembered for the look-back; the result continues as long.
     check(
         &[
             ("x", 5, 1.0),
@@ -259,7 +259,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
             (60, 8.0),
         ],
     );
-    // One that ended is a new one when it returns, and its result ends.
+    // A source that ended is a new one when it returns, and its result ends.
     check(
         &[
             ("x", 5, 1.0),
@@ -271,7 +271,7 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
         40,
         &[(10, 2.0), (20, STALE), (40, 3.0)],
     );
-    // Increments of an interval in which the last source ended are not lost.
+    // Increments of the interval in which the last source ended are not lost.
     check(
         &[("x", 5, 1.0), ("x", 11, 4.0), ("x", 12, STALE)],
         40,
@@ -283,10 +283,10 @@ fn sum_of_counters_counts_increments_from_the_second_sample_on() {
 fn sum_of_counters_with_start_timestamps_counts_since_then() {
     let sum = rule(Op::Sum, "a_total");
     for (steps, until, expected) in [
-        // The first sample counts if it began within the look-back.
+        // The first sample counts if it started within the look-back.
         (&[("x", 30, 9.0, 10)][..], 30, &[(30, 9.0)][..]),
         (&[("x", 30, 9.0, 5)], 30, &[(30, 0.0)]),
-        // A start behind the newest sample is a reset, even if the value grew.
+        // A start after the previous sample is a reset, even if the value increased.
         (
             &[("x", 10, 9.0, 1), ("x", 20, 12.0, 15)],
             20,
@@ -297,7 +297,7 @@ fn sum_of_counters_with_start_timestamps_counts_since_then() {
             20,
             &[(10, 9.0), (20, 12.0)],
         ),
-        // One that lies ahead says nothing.
+        // A start in the future is ignored.
         (&[("x", 10, 9.0, 99)], 10, &[(10, 0.0)]),
     ] {
         let native = |step: &_| native_batch("a_total", &[*step], ResetHint::Unknown);
@@ -339,7 +339,7 @@ fn gauges_give_what_the_batch_rule_gives_at_the_end_of_each_interval() {
         ("x", 9, 6.0),
         ("y", 9, 1.0),
         ("x", 20, 8.0),
-        // Silent for longer than the look-back at 50, and behind it.
+        // Silent for longer than the look-back at 50 and afterwards.
         ("y", 22, 2.0),
         ("x", 33, STALE),
     ];
@@ -470,7 +470,7 @@ fn results_are_written_before_the_delay_is_over_in_parts() {
             *written.entry(behind).or_insert(0) += 1;
         }
     }
-    // An eighth of the shorter of interval and delay.
+    // One eighth of the shorter of interval and delay.
     assert!(
         written
             .keys()

@@ -1,10 +1,10 @@
-//! Streams of deltas, through one check.
+//! Tests the accumulation of delta streams.
 
 use super::*;
 use firn_model::env::sim;
 use firn_wire::otlp::{Buckets, Decoder, Deltas as Mode, Reader, Translation, to_protobuf};
 
-/// A request with a delta sum of the service `service`: (start, time, value) each.
+/// Returns a request with a delta sum of the service `service`, with points (start, time, value).
 fn sums(service: &str, points: &[(u64, u64, i64)]) -> String {
     let points: Vec<String> = points
         .iter()
@@ -22,7 +22,7 @@ fn sums(service: &str, points: &[(u64, u64, i64)]) -> String {
     )
 }
 
-/// What requests come to one after the other, and the reasons of what is refused.
+/// Decodes a request and compares the accumulated values and the reasons of rejections.
 fn check(deltas: &Deltas, json: &str, want: &[f64], refused: &[Refusal]) {
     let translation = Translation::default();
     let reader = Reader {
@@ -62,7 +62,7 @@ fn deltas_add_up_by_stream_and_a_repeated_one_is_not_added_again() {
     );
     // Another resource is another stream.
     check(&deltas, &sums("b", &[(1, 10, 3)]), &[3.0], &[]);
-    // The answer was lost, and the sender tries again.
+    // The response was lost, and the sender retries.
     check(&deltas, &sums("a", &[(20, 30, 1)]), &[8.0], &[]);
     let late = [Refusal::DeltaOutOfOrder];
     check(&deltas, &sums("a", &[(20, 30, 2)]), &[], &late);
@@ -140,7 +140,7 @@ fn exponential_deltas_add_up_in_the_coarser_resolution() {
             8,
             vec![3],
         ),
-        // 300 apart: twice as coarse leaves 151 buckets.
+        // The buckets are 300 apart: one scale coarser leaves 151 buckets.
         (exponential(5, 0, &[1]), exponential(5, 300, &[1]), 4, 0, {
             let mut counts = vec![0; 151];
             counts[0] = 1;
@@ -162,7 +162,7 @@ fn exponential_delta_of_a_wider_zero_moves_buckets_into_it() {
     let mut new = exponential(0, 1, &[4]);
     new.zero_threshold = 2.0;
     super::exponential::add(&mut total, new);
-    // (0.5, 1] and (1, 2] count as zero.
+    // (0.5, 1] and (1, 2] are now in the zero bucket.
     assert_eq!(total.zero_count, 3);
     assert_eq!(
         (total.positive.offset, &*total.positive.counts),

@@ -1,4 +1,4 @@
-//! Texts through an import into a store that keeps what it is given, or refuses it.
+//! Imports texts into a store that keeps or rejects samples.
 
 use super::*;
 use crate::limits::IngestLimits;
@@ -14,8 +14,8 @@ use std::sync::Mutex;
 
 const NOW: i64 = 1_000_000_000;
 
-/// Keeps samples as `labels value@time`. Refuses what has the value -1 as out of order, and with
-/// `refusals` left everything.
+/// Keeps samples as `labels value@time`. Rejects values of -1 as out of order, and fails as long as
+/// `refusals` are left.
 #[derive(Default)]
 struct Keeping {
     samples: Mutex<Vec<String>>,
@@ -82,7 +82,7 @@ fn pipeline(store: &Arc<Keeping>, mib: usize) -> Arc<Pipeline> {
     Arc::new(Pipeline::new(store.clone(), clock, limits, &memory))
 }
 
-/// Imports a body that comes in parts of `step` bytes.
+/// Imports a body that arrives in parts of `step` bytes.
 fn import(
     store: &Arc<Keeping>,
     settings: ImportSettings,
@@ -121,7 +121,7 @@ fn check(settings: ImportSettings, text: &str, wanted: &[&str]) {
     }
 }
 
-/// What is said of a text, and how many samples of it were stored.
+/// Imports a text and compares its error text and the number of stored samples.
 #[track_caller]
 fn check_refused(settings: ImportSettings, text: &str, wanted: &str, stored: usize) {
     let store = Arc::new(Keeping::default());

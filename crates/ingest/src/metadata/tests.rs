@@ -1,4 +1,4 @@
-//! What pushes say, over requests, restarts, damage and a full table.
+//! Tests pushed metadata over several requests, restarts, damage and a full table.
 
 use super::file::{decode, encode};
 use super::*;
@@ -79,7 +79,7 @@ fn metadata_that_was_written_is_there_after_a_crash() {
         &batch(&[("b", MetricType::Info, "B.", "")]),
         30,
     );
-    // Too soon behind the first write.
+    // Too soon after the first write.
     metadata.tick(40).unwrap();
     drop(metadata);
     disk.crash();
@@ -142,7 +142,7 @@ fn full_table_lets_go_of_what_nothing_was_said_of_for_a_day() {
     };
     assert_eq!(metadata.note(&tenant, Names::Families, &of(&names), 0), 5);
     let day = KEPT.as_millis() as i64;
-    // Said again just now: it stays.
+    // Pushed again just now: it is kept.
     metadata.note(&tenant, Names::Families, &of(&names[..1]), day);
     let late = names[15..].to_vec();
     assert_eq!(

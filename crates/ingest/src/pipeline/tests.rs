@@ -1,4 +1,5 @@
-//! Requests through the pipeline into a store that takes, rejects or fails as the test says.
+//! Sends requests through the pipeline into a store that accepts, rejects or fails, as each test
+//! requires.
 
 use super::*;
 use firn_model::env::sim::SimClock;
@@ -15,7 +16,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Answers every batch the same way and remembers the newest time it was to accept.
+/// Returns the same result for every batch and records the newest allowed timestamp.
 struct Answering {
     answer: Result<Appended, Error>,
     time_max: Mutex<i64>,
@@ -33,7 +34,7 @@ impl Append for Answering {
     }
 }
 
-/// Keeps the ticket of the newest batch open.
+/// Keeps the ticket of the newest batch unresolved.
 #[derive(Default)]
 struct Keeping(Mutex<Option<TicketResolver>>);
 
@@ -45,7 +46,7 @@ impl Append for Keeping {
     }
 }
 
-/// A pipeline of a process that may use `mib`.
+/// Returns the pipeline of a process with `mib` MiB of memory.
 fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
     let store = Answering {
         answer,
@@ -58,7 +59,7 @@ fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
     Pipeline::new(Arc::new(store), clock, limits, &memory)
 }
 
-/// A write with as much time for everything as it needs.
+/// Sends a request and waits as long as necessary at each step.
 async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> {
     let mut admission = pipeline.admit(body.len()).await?;
     pipeline.prepare(&mut admission, body).await?;
@@ -71,7 +72,8 @@ async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> 
     )
 }
 
-/// A request with `series` series of one sample each, of which the first has no metric name.
+/// Returns a request with `series` series of one sample each, of which the first has no metric
+/// name.
 fn body(series: usize) -> Vec<u8> {
     let mut batch = Batch::default();
     for i in 0..series {
@@ -82,7 +84,7 @@ fn body(series: usize) -> Vec<u8> {
     remote_write::encode(&batch)
 }
 
-/// A request of OTLP, packed as `packing` says.
+/// Sends an OTLP request with the compression `packing`.
 async fn push_otlp(
     pipeline: &Pipeline,
     body: &[u8],
@@ -105,7 +107,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A request with a gauge, and with a sum of deltas, which is refused.
+/// A request with a gauge, and with a delta sum, which is rejected.
 const OTLP: &str = r#"{"resourceMetrics":[{"resource":{"attributes":[
     {"key":"service.name","value":{"stringValue":"s"}},
     {"key":"host","value":{"stringValue":"h"}}]},"scopeMetrics":[{"metrics":[
@@ -142,7 +144,7 @@ async fn otlp_packed_is_unpacked_within_its_limits_whatever_its_end_says() {
     let whole = gzip(OTLP.as_bytes());
     let outcome = push_otlp(&pipeline, &whole, Packing::Gzip).await.unwrap();
     assert_eq!(outcome.stored_count, 1);
-    // Two members: the end tells of the second one alone.
+    // Two members: the length at the end covers only the second one.
     let (head, tail) = OTLP.split_at(30);
     let members = [gzip(head.as_bytes()), gzip(tail.as_bytes())].concat();
     let outcome = push_otlp(&pipeline, &members, Packing::Gzip).await.unwrap();
@@ -240,7 +242,7 @@ async fn remote_write_of_several_samples_a_series_stores_them_all_once() {
     let pipeline = pipeline(Ok(Appended::default()), 1024);
     let labels = Labels::from_pairs([("__name__", "m")]);
     let mut batch = Batch::default();
-    // Only the last one looks like the samples of our time.
+    // Only the last sample has a timestamp in the usual range.
     batch.push_series(labels.as_ref(), &[(5, 1.0), (1_700_000_000_000, 2.0)]);
     batch.push_series(labels.as_ref(), &[(1_700_000_000_001, 3.0)]);
     let request = remote_write::encode(&batch);
@@ -264,7 +266,7 @@ async fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
     assert_eq!(counts(&pipeline), ["requests_total failed 1"]);
 }
 
-/// A body that says that it unpacks to `bytes`.
+/// Returns a body that declares an uncompressed size of `bytes`.
 fn declaring(bytes: usize) -> Vec<u8> {
     let mut body = Vec::new();
     let mut rest = bytes;
@@ -303,7 +305,7 @@ async fn admit_bounds_one_body_and_all_bodies() {
     let mut first = pipeline.admit(0).await.unwrap();
     first.cover(limit).unwrap();
     assert_eq!(first.cover(limit + 1).unwrap_err().kind, ErrorKind::Limited);
-    // Time passes at once while everybody waits.
+    // The paused clock advances at once when all tasks wait.
     let e = pipeline.admit(2 << 20).await.unwrap_err();
     assert_eq!(e.kind, ErrorKind::Unavailable);
     let text = "large bodies in flight memory limit reached: ";
@@ -339,14 +341,14 @@ async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
                 break;
             };
             let message = declaring(limits.wire.message_bytes_max);
-            // Whether there was room or not, the body is held.
+            // Whether it succeeded or not, the body holds its reservation.
             let _ = pipeline.prepare(&mut admission, &message).await;
             large.push(admission);
         }
         assert!(!large.is_empty(), "{mib} MiB");
         let mut ordinary = Vec::new();
         for _ in 0..2 {
-            // The size that Prometheus sends 2,000 samples in.
+            // The size of a request of 2,000 samples from Prometheus.
             let mut admission = pipeline.admit(100 << 10).await.unwrap();
             let message = declaring(200 << 10);
             let prepared = pipeline.prepare(&mut admission, &message).await;
@@ -414,7 +416,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
     let appended = pipeline(Ok(answer), 1024);
     let door: &dyn Append = &appended;
     let bounds = AppendBounds::until(i64::MAX);
-    // The ticket is dropped, and the batch is counted all the same.
+    // The ticket is dropped, but the batch is counted nevertheless.
     drop(door.append(&TenantId::anonymous(), &batch, bounds));
     let samples = ["samples_total  8", "samples_dropped_total out_of_order 2"];
     assert_eq!(counts(&pushed)[1..], samples);

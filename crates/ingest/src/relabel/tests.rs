@@ -1,8 +1,8 @@
-//! Rules and what they make of label sets, as tables.
+//! Tests relabelling rules with tables of label sets.
 
 use super::*;
 
-/// A rule in a line of text: `action key=value ...`; a list is separated by commas, `~` stands for
+/// Parses a rule from a line `action key=value ...`; lists are separated by commas, `~` represents
 /// a space.
 fn settings(text: &str) -> RuleSettings {
     let mut words = text.split(' ');

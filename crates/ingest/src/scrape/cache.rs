@@ -114,7 +114,7 @@ impl SeriesCache {
         self.last = NOWHERE;
     }
 
-    /// Returns the series that should come next, with its key.
+    /// Returns the series that is expected next, with its key.
     pub(super) fn expected(&self) -> Option<(Slot, &[u8])> {
         let slot = match self.entry(self.last) {
             Some(last) => last.follower,

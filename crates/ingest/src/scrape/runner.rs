@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariant: scrapes of one target never overlap. An order to stop cancels a running fetch without
-//! samples, but waits for a running append, so that staleness markers come after it.
+//! samples, but waits for a running append, so that staleness markers follow it.
 
 use super::failure_log;
 use super::plan::Plan;
@@ -136,7 +136,7 @@ impl Scraping {
                 changed = self.wanted.changed() => {
                     let wanted = match changed {
                         Ok(()) => self.wanted.borrow_and_update().clone(),
-                        // The handle was dropped, so that no further order can come.
+                        // The handle was dropped, so that no further order can arrive.
                         Err(_) => Wanted::EndSilently,
                     };
                     match wanted {

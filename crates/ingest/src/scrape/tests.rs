@@ -1,5 +1,5 @@
-//! A target that comes, changes, fails and goes: bodies one after the other without a clock, and
-//! jobs under a clock that stands still until a test moves it.
+//! Tests targets that appear, change, fail and vanish: consecutive bodies without a clock, and jobs
+//! with a clock that only the test advances.
 
 mod jobs;
 
@@ -22,7 +22,7 @@ use firn_wire::WireLimits;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A batch as text: one line a sample, the target's labels left out.
+/// Formats a batch as one line for each sample, without the target's labels.
 fn lines(batch: &Batch) -> Vec<String> {
     let mut lines = Vec::new();
     for series in batch.iter() {
@@ -45,7 +45,7 @@ fn lines(batch: &Batch) -> Vec<String> {
     lines
 }
 
-/// A body of the text format.
+/// Returns a body in the text format.
 fn body(text: &str) -> Body {
     Body {
         bytes: text.as_bytes().to_vec(),
@@ -94,8 +94,8 @@ impl Steps {
         self.state.reconfigure(Arc::new(job), &target);
     }
 
-    /// Scrapes `text`, or nothing at all; returns the samples, the report's counts, and what went
-    /// wrong.
+    /// Processes `text` as the body of a scrape, or a failed fetch if it is `None`; returns the
+    /// samples, the counts of the report, and the error.
     fn take(&mut self, text: Option<&str>) -> (Vec<String>, [String; 4], Result<(), String>) {
         self.time += 10;
         let failure = || Error::new(ErrorKind::Unavailable, "connection refused");
@@ -114,8 +114,8 @@ impl Steps {
         (all, counts, outcome.map_err(|e| e.message))
     }
 
-    /// Scrapes and checks the samples, which all have the scrape's time, and the counts: whether it
-    /// is up, samples scraped, samples kept, series added.
+    /// Processes a scrape and compares the samples, which all have the time of the scrape, and the
+    /// counts: up, samples scraped, samples kept, series added.
     fn check(&mut self, text: Option<&str>, wanted: &[&str], counts: [u32; 4]) {
         let (samples, got, outcome) = self.take(text);
         let wanted: Vec<String> = wanted
@@ -127,7 +127,7 @@ impl Steps {
         assert_eq!(outcome.is_ok(), counts[0] == 1, "{text:?}");
     }
 
-    /// Scrapes, and checks that it fails with these words and stores nothing.
+    /// Processes a scrape, and checks that it fails with this error text and stores nothing.
     fn check_refused(&mut self, text: &str, message: &str, counts: [u32; 3]) {
         let (samples, got, outcome) = self.take(Some(text));
         assert_eq!(outcome.unwrap_err(), message, "{text}");
@@ -230,13 +230,13 @@ fn scrape_series_with_own_time_go_stale_only_if_tracked() {
 fn scrape_counts_series_as_added_at_their_first_accepted_sample() {
     type Case = (&'static [&'static str], &'static [u32]);
     let cases: [Case; 5] = [
-        // The store accepts 5 and later, up to 100: one sample is too old, one is too far ahead.
+        // The store accepts timestamps from 5 to 100: one sample is too old, one too far ahead.
         (&["m 1\nold 1 4\nahead 1 101\n"; 2], &[1, 0]),
         (
             &["old 1 4\n", "old 1 4\n", "old 1 6\n", "old 1 7\n"],
             &[0, 0, 1, 0],
         ),
-        // An empty body is a failure of the target, a body without samples is none.
+        // An empty body is a failure of the target, but a body without samples is not.
         (&["m 1\n", "m 1\n", "", "m 1\n"], &[1, 0, 0, 0]),
         (&["m 1\n", "\n", "m 1\n"], &[1, 0, 1]),
         (&["m 1\nm 2\n", "m 1\nn\n", "m 1\nn 1\n"], &[1, 0, 1]),
@@ -293,7 +293,7 @@ fn scrape_relabelled_series_are_dropped_and_counted() {
         let wanted = ["{\"a\"} 1", "{\"c\"} 3"];
         steps.check(Some("a 1\nb 2\nbb 2\nc 3\n"), &wanted, [1, 4, 2, added]);
     }
-    // Other rules make other series of the same body; those that are gone end.
+    // Other rules give other series for the same body; those that vanish become stale.
     let mut job = JobSettings::new("test");
     job.metric_relabel = vec![drop_rule("c")];
     steps.reconfigure(job);
@@ -505,7 +505,7 @@ fn scrape_takes_exemplars_with_their_samples() {
         scraped.outcome.unwrap();
         assert_eq!(exemplars(&steps), wanted);
     }
-    // As one native histogram: without a time of its own an exemplar is left out.
+    // Converted to a native histogram: exemplars without a timestamp are left out.
     let mut steps = Steps::new(JobSettings {
         convert_classic: true,
         ..JobSettings::new("test")
@@ -566,9 +566,9 @@ fn scrape_treats_start_times_as_the_features_say() {
     assert_eq!(starts(zeros.state.batch()), [0; 0]);
     assert_eq!(take(&mut zeros, "0.005", 20), (one(20), none.clone()));
     assert_eq!(take(&mut zeros, "0.025", 30), (one(30), zero(25)));
-    // What begins now or later is no beginning.
+    // A start time that is not before the sample is ignored.
     assert_eq!(take(&mut zeros, "0.040", 40), (one(40), none.clone()));
-    // A scrape that failed stored nothing, so its zeros are made again.
+    // A failed scrape stored nothing, so that its zeros are created again.
     let _ = zeros.take(None);
     assert_eq!(take(&mut zeros, "0.025", 60), (one(60), zero(25)));
 }
@@ -588,7 +588,7 @@ fn scrape_that_makes_start_times_counts_from_the_first_sample() {
         let of_each = steps.state.batch().iter();
         of_each.take(2).map(|s| s.start_times.to_vec()).collect()
     };
-    // The first one is left out, and does not count as stored: without it nothing goes stale.
+    // The first sample is left out and does not count as stored: nothing becomes stale without it.
     steps.check(Some(&text(5)), &["{\"g\"} 7"], [1, 2, 2, 2]);
     steps.check(Some("g 7\n"), &["{\"g\"} 7"], [1, 1, 1, 0]);
     steps.check(Some(&text(6)), &["{\"g\"} 7"], [1, 2, 2, 1]);
@@ -600,7 +600,8 @@ fn scrape_that_makes_start_times_counts_from_the_first_sample() {
     counted(&mut steps, 8, 2);
     assert_eq!(starts(&steps), [[30], [START_UNKNOWN]]);
     assert_eq!(lines(steps.state.zeros()), ["{\"c\"} 0@30"]);
-    // A target that was away goes on; a counter that starts over begins just before it was seen.
+    // A target that was down continues; a counter that was reset starts just before its next
+    // sample.
     steps.check(None, &["{\"c\"} stale", "{\"g\"} stale"], [0; 4]);
     counted(&mut steps, 9, 3);
     assert_eq!(starts(&steps), [[30], [START_UNKNOWN]]);

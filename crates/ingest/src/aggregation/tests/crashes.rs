@@ -1,5 +1,5 @@
-//! The pipeline over a store on a simulated disk that loses power at every change of it: results
-//! and what is stored are those of a run without a crash.
+//! Runs the pipeline over a store on a simulated disk that loses power after each possible change:
+//! results and stored samples must equal those of a run without a crash.
 
 use super::{STALE, group, rule};
 use crate::aggregation::failpoints::{Flaw, with_flaw};
@@ -24,10 +24,10 @@ use firn_wire::remote_write::KEY_FORMAT;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Batches of a history.
+/// Number of batches in a history.
 const BATCHES: u64 = 24;
 
-/// Time and bits of the samples of each series.
+/// Timestamp and bits of the samples of each series.
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
 
 fn spec() -> AggregationSpec {
@@ -44,7 +44,7 @@ fn spec() -> AggregationSpec {
     group(&[dropped, kept])
 }
 
-/// Batches of a few sources; all of some are dropped.
+/// Returns batches of a few sources; all samples of some sources are dropped.
 fn history(seed: u64) -> Vec<Batch> {
     let rng = SimRng::new(seed);
     let mut values = [0.0; 6];
@@ -73,7 +73,7 @@ fn history(seed: u64) -> Vec<Batch> {
     batches
 }
 
-/// A process over the disk.
+/// A process that uses the disk.
 struct Process {
     store: Arc<Store>,
     pipeline: Pipeline,
@@ -84,7 +84,7 @@ fn start(sim: &Sim) -> Option<Process> {
         window_ms: 30_000,
         is_jittered: false,
         log_segment_bytes: 300,
-        // That of pushes: aggregation shares the fingerprints of the store.
+        // The format of pushes, so that aggregation shares the fingerprints of the store.
         key_format: KEY_FORMAT,
         ..StoreOptions::new("data")
     };
@@ -102,7 +102,7 @@ fn start(sim: &Sim) -> Option<Process> {
     Some(Process { store, pipeline })
 }
 
-/// Starts until it succeeds; the power is on again.
+/// Restarts until it succeeds; the power is on again.
 fn restart(sim: &Sim) -> Process {
     for _ in 0..3 {
         sim.disk.crash();
@@ -141,8 +141,8 @@ fn contents(store: &Store) -> Contents {
     contents
 }
 
-/// Sends a history to a disk that loses power after so many changes; whether it did, and what is
-/// stored at the end. A batch that was not acknowledged is sent again.
+/// Sends a history to a disk that loses power after `changes`; returns whether it did, and the
+/// stored samples. A batch that was not acknowledged is sent again.
 fn run(seed: u64, changes: Option<u64>) -> (bool, Contents) {
     let sim = sim::env_with(seed, Arc::new(Inline));
     sim.clock.set_ms(10_000_000);
@@ -174,7 +174,7 @@ fn run(seed: u64, changes: Option<u64>) -> (bool, Contents) {
     (is_hit, contents)
 }
 
-/// The first place of the power cut that leaves anything else than no power cut.
+/// Returns the first power cut after which the stored samples differ from a run without one.
 fn first_trouble(seeds: std::ops::Range<u64>) -> Option<String> {
     for seed in seeds {
         let (_, expected) = run(seed, None);
@@ -211,7 +211,7 @@ fn results_without_the_journal_beside_them_are_caught() {
     assert!(caught.is_some());
 }
 
-/// Bytes of the log that a clean stop leaves behind so many samples of one source.
+/// Returns the size of the log in bytes after a clean stop that follows `samples` of one source.
 fn log_after_a_stop_behind(samples: i64) -> u64 {
     let sim = sim::env_with(1, Arc::new(Inline));
     sim.clock.set_ms(10_000_000);
@@ -238,7 +238,7 @@ fn log_after_a_stop_behind(samples: i64) -> u64 {
 fn clean_stop_leaves_a_log_of_the_state_alone() {
     let (few, many) = (log_after_a_stop_behind(2), log_after_a_stop_behind(500));
     assert!(few > 0, "the state is in the log");
-    // To within two sectors: numbers of more digits. Each batch took one at least.
+    // Within two sectors, because numbers have more digits. Each batch took at least one sector.
     assert!(
         many <= few + 1_024,
         "{many} bytes of log, {few} for the state"

@@ -1,11 +1,11 @@
-//! The journal: what it costs, what damage of it costs, and that no bytes make a start panic.
+//! Tests the journal: its size, the effects of damage, and that no bytes make a start panic.
 
 use super::*;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::log::Journal;
 
-/// Feeds counters of two jobs for some rounds; returns the records.
+/// Processes counters of two jobs for some rounds; returns the journal records.
 fn feed(machine: &mut Machine, rounds: std::ops::Range<i64>) -> Vec<Journal> {
     let mut records = Vec::new();
     for round in rounds {
@@ -66,7 +66,7 @@ fn sample_of_a_known_counter_takes_three_bytes_of_the_journal() {
         .iter()
         .map(|j| j.bytes.len())
         .sum();
-    // Headers and ends of intervals are shared by fifty samples here.
+    // Fifty samples share the headers and interval ends.
     assert!(bytes < 10 * 50 * 5, "{bytes} bytes");
 }
 
@@ -92,7 +92,7 @@ fn damage_of_the_journal_costs_increments_of_its_lanes_and_no_total() {
             expected.keys().collect::<Vec<_>>()
         );
         for (labels, row) in &found {
-            // The total goes on from what was read, and grows from then on by what comes.
+            // The total continues from the restored value and grows by later increments.
             let steps: Vec<f64> = row.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
             let last = expected[labels].windows(2).last().unwrap();
             assert_eq!(
@@ -117,7 +117,7 @@ fn state_goes_on_with_the_hash_that_it_began_with() {
         machine.configure(&group(&[rule(Op::Sum, "a_total")]));
         let mut records: Vec<Vec<u8>> = machine.whole().into_iter().map(|j| j.bytes).collect();
         records.extend(feed(&mut machine, 1..20).into_iter().map(|j| j.bytes));
-        // Of a machine that would begin with other keys.
+        // Restored by a machine that would start with other keys.
         let (mut restored, lost) = restored(&records);
         assert_eq!(lost, 0, "{hashing:?}");
         let found = results(&mut restored, 20..30);

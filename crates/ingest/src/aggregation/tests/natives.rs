@@ -1,5 +1,5 @@
-//! Native histograms: scenes in which each float is the count of a histogram, and what floats have
-//! not: layouts that differ, forms that do not add up.
+//! Tests native histograms: scenes in which each float is the count of a histogram, and cases that
+//! floats do not have: different layouts and incompatible buckets.
 
 use super::*;
 use crate::aggregation::metrics::GroupCounts;
@@ -7,7 +7,7 @@ use firn_model::batch::HistogramSample;
 use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
-/// A histogram of `count` observations, all in the bucket `index`, whose sum is twice that.
+/// Returns a histogram of `count` observations in the bucket `index`, whose sum is twice the count.
 pub(super) fn histogram(count: f64, (schema, index): (i32, i32), hint: ResetHint) -> Histogram {
     let custom = schema == CUSTOM_BUCKETS_SCHEMA;
     Histogram {
@@ -30,7 +30,7 @@ pub(super) fn histogram(count: f64, (schema, index): (i32, i32), hint: ResetHint
     }
 }
 
-/// The counts of histograms, of which a staleness marker is none.
+/// Returns timestamps and counts of histograms, none of which may be a staleness marker.
 pub(super) fn counts(samples: &[HistogramSample]) -> impl Iterator<Item = (i64, f64)> + '_ {
     samples.iter().map(|sample| {
         let histogram = FloatHistogram::from(&sample.histogram);
@@ -39,7 +39,7 @@ pub(super) fn counts(samples: &[HistogramSample]) -> impl Iterator<Item = (i64, 
     })
 }
 
-/// A batch of histograms: pod, second and histogram.
+/// Returns a batch of histograms, given by pod, second and histogram.
 fn natives(steps: &[(&str, i64, Histogram)]) -> Batch {
     let mut batch = Batch::default();
     for (pod, second, histogram) in steps {
@@ -85,7 +85,7 @@ fn total_of_histograms_of_other_resolutions_has_the_coarsest() {
     take(&mut machine, &natives(&second));
     let (_, results) = take(&mut machine, &natives(&[("x", 20, exponential(5.0, 1, 4))]));
     let total = FloatHistogram::from(&results[0].histogram);
-    // Of y the bucket fell: it counts from zero.
+    // The bucket of y decreased: it counts from zero.
     assert_eq!((total.schema, total.count), (0, 14.0));
     assert_eq!(total.populated()[0], [(2, 2.0), (3, 12.0)]);
     assert_eq!((results[0].time, results[0].start_time), (10_000, 0));
@@ -101,14 +101,14 @@ fn sources_that_do_not_add_up_are_stored_and_counted() {
     let custom = histogram(2.0, (CUSTOM_BUCKETS_SCHEMA, 1), ResetHint::Unknown);
     let first = natives(&[("x", 5, exponential(3.0, 1, 4)), ("y", 6, custom)]);
     assert_eq!(take(&mut machine, &first).0, [0]);
-    // A float, and a float of a source that is known.
+    // A float of a new source, and a float of a known source.
     let floats = batch(
         "h",
         &[("z", 7, 1.0, START_UNKNOWN), ("x", 8, 1.0, START_UNKNOWN)],
     );
     assert_eq!(take(&mut machine, &floats).0, [0u32; 0]);
     assert_eq!(group_counts(&machine).mixed.get(), 3);
-    // One that is broken goes to the store, which says why.
+    // The store rejects an invalid histogram and reports the reason.
     let mut broken = exponential(9.0, 1, 4);
     broken.positive_spans.clear();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Aggregation against a model that keeps every sample, with crashes at which any part of the
-//! newest records is lost and all that was not acknowledged is sent again. Flaws are caught.
+//! Compares aggregation with a model that keeps every sample. Crashes lose any part of the newest
+//! records, and everything that was not acknowledged is sent again. The test must detect all flaws.
 
 use super::natives::{counts, histogram};
 use super::{Kind, Machine, Op, RuleSpec, group, hashing, rule};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const INTERVAL: i64 = 10_000;
 const LOOKBACK: i64 = 25_000;
 
-/// A sample as a sender knows it.
+/// A sample with the properties that its sender has.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     job: usize,
@@ -36,19 +36,20 @@ struct Kept {
 }
 
 type Key = (bool, usize, usize);
-/// Results by counter or gauge, and job: value at each end.
+/// Results by kind (true for counters) and job: value at each interval end.
 type Results = BTreeMap<(bool, usize), BTreeMap<i64, f64>>;
 
-/// Keeps every sample and looks at all of them for each result.
+/// A model that keeps every sample and scans all of them for each result.
 #[derive(Clone, Debug, Default)]
 struct Model {
-    /// Of gauges all, of counters those of sources that are remembered.
+    /// All samples of gauges, and those of remembered sources of counters.
     samples: BTreeMap<Key, Vec<Kept>>,
-    /// The ends and increments of all counters of a job.
+    /// Interval ends and increments of all counters of a job.
     counted: BTreeMap<usize, Vec<(i64, f64)>>,
-    /// When counters of a job have a source: ends from the first to before the second.
+    /// Periods in which the counters of a job have a source: interval ends from the first to before
+    /// the second.
     spans: BTreeMap<usize, Vec<(i64, i64)>>,
-    /// The time of the newest sample of the counters of a job that is no marker.
+    /// Timestamp of the newest sample of a job's counters that is not a staleness marker.
     newest: BTreeMap<usize, i64>,
     data_time: Option<i64>,
     written: i64,
@@ -190,7 +191,7 @@ impl Model {
         let has_more = counted.iter().any(|(at, more)| *at > end && *more != 0.0);
         let is_known = self.samples.keys().any(|key| key.0 && key.1 == job);
         if spans.is_empty() && !has_more && !is_known {
-            // What comes next counts from zero, with another start timestamp.
+            // Later increments count from zero, with another start timestamp.
             counted.clear();
             self.newest.remove(&job);
         }
@@ -223,8 +224,8 @@ fn spec() -> AggregationSpec {
     group(&[counter, gauge])
 }
 
-/// As floats, or as histograms of so many observations, each pod's in a bucket and a resolution of
-/// its own.
+/// Converts samples to floats, or to histograms with these counts, where each pod has its own
+/// bucket and schema.
 fn to_batch(sent: &[Sent], is_native: bool) -> Batch {
     let mut batch = Batch::default();
     for sent in sent {
@@ -263,8 +264,8 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Whole numbers, so that sums are exact in any order; resets, ends, silence, restarts with a
-    /// start timestamp, samples that come late.
+    /// Returns samples with integer values, so that sums are exact in any order; with resets, ends,
+    /// silence, restarts with a start timestamp, and late samples.
     fn send(&mut self) -> Vec<Sent> {
         let rng = &self.rng;
         self.now += rng.below(4_000) as i64;
@@ -306,7 +307,7 @@ impl Fleet {
     }
 }
 
-/// A step: what was sent, and what the machine and the model were behind it.
+/// A step: the sent samples, and the state of machine and model after it.
 struct Step {
     sent: Vec<Sent>,
     journal: Journal,
@@ -314,7 +315,7 @@ struct Step {
     model: Model,
 }
 
-/// The records of a log from where a replay begins.
+/// Returns the records of a log from the start of a replay.
 fn replayed(steps: &[Step], first: &[Journal]) -> Vec<Vec<u8>> {
     let all: Vec<&Journal> = first
         .iter()
@@ -383,7 +384,7 @@ fn compare(found: &Results, model: &Results) -> Result<(), String> {
     }
 }
 
-/// Runs a fleet with crashes; what differs from the model is an error.
+/// Simulates a fleet with crashes; returns the first difference to the model as an error.
 fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let fleet_rng = SimRng::new(seed ^ 0xf1ee7);
@@ -402,7 +403,7 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
         let sent = match again.pop() {
             Some(sent) => sent,
             None if rng.one_in(10) && !steps.is_empty() => {
-                // A sender that did not hear the answer.
+                // A sender that did not receive the response.
                 steps[steps.len() - 1].sent.clone()
             }
             None => fleet.send(),
@@ -443,7 +444,7 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
             machine.configure(&spec());
             match steps.last_mut() {
                 Some(step) => {
-                    // What a start says anew stands behind the newest record.
+                    // The state that a start writes anew follows the newest record.
                     let whole = machine.whole().pop().unwrap();
                     step.journal = whole;
                 }

@@ -1,4 +1,4 @@
-//! Jobs under tokio's clock, which jumps to the next timer when all tasks wait.
+//! Tests jobs under tokio's paused clock, which jumps to the next timer when all tasks wait.
 
 use super::{body, lines};
 use crate::limits::IngestLimits;
@@ -37,7 +37,7 @@ impl Append for Batches {
     }
 }
 
-/// Tokio's clock as wall time that starts at zero.
+/// Tokio's clock as wall-clock time that starts at zero.
 struct PausedClock(Instant);
 
 impl Clock for PausedClock {
@@ -50,7 +50,7 @@ impl Clock for PausedClock {
     }
 }
 
-/// What targets do, by their address: how long they take, and what they answer.
+/// The behaviour of targets by address: their latency, and their body.
 type Behaviour = Arc<Mutex<BTreeMap<String, (Duration, String)>>>;
 
 struct Fakes(Behaviour);
@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// Starts a job, or gives it new settings.
+    /// Starts a job, or reloads it with new settings.
     fn apply(&self, job: JobSettings, begins_at_once: bool) {
         let job = Arc::new(job);
         let mut pools = self.scraping.pools();
@@ -140,12 +140,12 @@ impl Bench {
         behaviour.insert(address.to_owned(), (takes, text.to_owned()));
     }
 
-    /// Lets time pass until this many seconds after the start.
+    /// Waits until this many seconds after the start.
     async fn until(&self, seconds: u64) {
         tokio::time::sleep_until(self.start + Duration::from_secs(seconds)).await;
     }
 
-    /// The lines so far that contain `what`, and forgets all.
+    /// Returns the lines so far that contain `what`, and removes all lines.
     fn drain(&self, what: &str) -> Vec<String> {
         let batches = std::mem::take(&mut *self.batches.0.lock().unwrap());
         let lines = batches.into_iter().flatten();
@@ -157,7 +157,7 @@ impl Bench {
     }
 }
 
-/// A job `test` that scrapes `targets` every ten seconds.
+/// Returns a job `test` that scrapes `targets` every ten seconds.
 fn job(targets: &[&str]) -> JobSettings {
     let mut job = JobSettings::new("test");
     job.interval = Duration::from_secs(10);
@@ -182,7 +182,7 @@ async fn job_scrapes_at_once_then_on_schedule_and_marks_at_stop() {
         "{\"a\"} stale@20000",
         "{\"a\"} stale@39000",
     ];
-    // The second scrape that takes too long was under way, so nothing is left to mark.
+    // The second slow scrape was still running, so that no series is left to mark.
     assert_eq!(bench.drain("{\"a\"}"), wanted[..3]);
     let metrics = bench.pipeline.metrics();
     assert_eq!(metrics.scrapes_succeeded.get(), 2);
@@ -263,7 +263,7 @@ async fn job_reloaded_keeps_series_schedule_and_targets() {
         .filter(|l| l.contains("series_added"))
         .collect();
     assert!(added.iter().all(|l| l.contains("} 0@")), "{added:?}");
-    // Another interval has another schedule, and still no series ends.
+    // Another interval has another schedule, but no series becomes stale.
     let mut faster = job(&["here"]);
     faster.interval = Duration::from_secs(5);
     faster.timeout = Duration::from_secs(5);
