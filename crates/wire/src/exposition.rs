@@ -67,6 +67,8 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use source::Source;
 
 /// Parses one body from its beginning to its end and yields its samples and metadata as events.
+/// Created for each scrape; the parsed labels borrow nothing from it, while events borrow until the
+/// next call of `advance`.
 #[derive(Debug)]
 pub struct Parser<'t> {
     source: Source<'t>,
@@ -94,7 +96,7 @@ impl<'t> Parser<'t> {
         parser
     }
 
-    /// Returns the position of the parser in the text.
+    /// Returns the position of the parser in the text, so that a caller can parse the rest later.
     fn place(&self) -> Place {
         self.source.place()
     }
@@ -123,7 +125,8 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// Returns the event at which the last call of `advance` stopped.
+    /// Returns the event at which the last call of `advance` stopped; must be called only after it
+    /// has returned true.
     #[inline]
     pub fn event(&self) -> Event<'_> {
         match self.entry {

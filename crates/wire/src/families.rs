@@ -58,7 +58,8 @@ pub(crate) mod field {
     pub(crate) const SPAN_LENGTH: u32 = 2;
 }
 
-/// The type of a family, with the numbers of `io.prometheus.client.MetricType`.
+/// The type of a family, with the numbers of `io.prometheus.client.MetricType`. Summaries are
+/// missing, because neither writer produces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricType {
     Counter = 0,
@@ -68,7 +69,8 @@ pub(crate) enum MetricType {
     GaugeHistogram = 5,
 }
 
-/// An unfinished family; empty at first and after [`Family::finish`].
+/// An unfinished family, to which the writers add metrics; empty at first and after
+/// [`Family::finish`]. Reused for all families of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     message: Vec<u8>,
@@ -87,7 +89,8 @@ impl Family {
         put_integer(&mut self.message, field::FAMILY_TYPE, metric_type as u64);
     }
 
-    /// Appends a label to the unfinished metric `metric`.
+    /// Appends a label to the unfinished metric `metric`, whose bytes belong to the caller until
+    /// [`Family::push`].
     pub(crate) fn put_label(&mut self, metric: &mut Vec<u8>, name: &str, value: &[u8]) {
         self.part.clear();
         put_bytes(&mut self.part, field::LABEL_NAME, name.as_bytes());
@@ -95,7 +98,7 @@ impl Family {
         put_bytes(metric, field::METRIC_LABEL, &self.part);
     }
 
-    /// Appends a finished metric to the family.
+    /// Appends a finished metric, an encoded `Metric` message, to the family.
     pub(crate) fn push(&mut self, metric: &[u8]) {
         put_bytes(&mut self.message, field::FAMILY_METRIC, metric);
     }
@@ -109,19 +112,21 @@ impl Family {
     }
 }
 
-/// Writes a float field even if it has the default value.
+/// Writes a float field even if it has the default value, which proto2 distinguishes from an absent
+/// field.
 pub(crate) fn put_set_double(out: &mut Vec<u8>, number: u32, value: f64) {
     put_key(out, number, WireType::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Writes an integer field even if it has the default value.
+/// Writes an integer field even if it has the default value, which proto2 distinguishes from an
+/// absent field.
 pub(crate) fn put_set_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     put_key(out, number, WireType::Varint);
     put_varint(out, value);
 }
 
-/// Writes the spans of native buckets, one message each.
+/// Writes the spans of native buckets as one `BucketSpan` message each, not packed.
 pub(crate) fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
     let mut part = Vec::new();
     for span in spans {

@@ -26,7 +26,7 @@ use protobuf::Family;
 /// The label whose value is the metric name.
 const NAME: &str = "__name__";
 
-/// The value of a federated sample.
+/// The value of a federated sample: the latest one of its series, borrowed from the query result.
 #[derive(Clone, Copy, Debug)]
 pub enum FederatedValue<'a> {
     /// A float.
@@ -35,7 +35,7 @@ pub enum FederatedValue<'a> {
     Histogram(&'a Histogram),
 }
 
-/// The kind of a family. Gauge histograms form separate families.
+/// The kind of a family, which selects its `# TYPE` line. Gauge histograms form separate families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untyped,
@@ -55,7 +55,8 @@ impl Kind {
     }
 }
 
-/// A sample with its labels in the form in which they are written.
+/// A sample with its labels in the form in which they are written: escaped, with external labels,
+/// and without the name.
 struct Written<'a> {
     /// All labels except for the metric name.
     labels: &'a [(String, Vec<u8>)],
@@ -63,7 +64,8 @@ struct Written<'a> {
     time: TimestampMs,
 }
 
-/// Groups samples into families and writes them in one format.
+/// Groups the samples of a federation response into families and writes them in one format. Samples
+/// must arrive grouped by name; the response can be sent in parts while it grows.
 #[derive(Debug)]
 pub struct Families {
     format: Format,
@@ -95,7 +97,8 @@ impl Families {
         }
     }
 
-    /// Returns whether the format can represent such a value.
+    /// Returns whether the format can represent such a value; in text, that excludes exponential
+    /// histograms.
     fn takes(&self, value: FederatedValue<'_>) -> bool {
         match value {
             FederatedValue::Float(_) => true,

@@ -1,6 +1,7 @@
 //! Limits on the size of messages from other programs.
 
-/// Limits of one message; each is checked before the memory is allocated.
+/// Limits of one message from another program. Each limit is checked before the memory is
+/// allocated, so that no sender can exhaust it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireLimits {
     /// Largest compressed body in bytes.

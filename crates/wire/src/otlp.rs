@@ -50,7 +50,8 @@ use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
 use request::Walk;
 
-/// Options for decoding requests.
+/// Options for decoding requests, which the configuration and feature flags determine. A decoder
+/// can be used with different options for each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'t> {
     /// How metric names and attributes become series names and labels.
@@ -63,7 +64,8 @@ pub struct Reader<'t> {
     pub info_step_ns: u64,
 }
 
-/// The treatment of points with delta temporality.
+/// The treatment of points with delta temporality, which feature flags select. By default they are
+/// rejected, as in upstream.
 pub enum Deltas<'d> {
     /// Reject delta points.
     Refuse,
@@ -79,19 +81,22 @@ impl Deltas<'_> {
     }
 }
 
-/// Accumulates delta points: replaces each by the cumulative point of its stream, or rejects it.
+/// Accumulates delta points: replaces each by the cumulative point of its stream, or rejects it
+/// with the reason. Implemented by the ingest crate, which keeps the streams between requests.
 pub trait Accumulate {
-    /// Accumulates a float or integer point.
+    /// Replaces a float or integer point by the sum of its stream.
     fn number(&mut self, stream: Stream, point: &mut NumberPoint) -> Result<(), Offence>;
 
-    /// Accumulates a point of a histogram with explicit bounds.
+    /// Replaces a point of a histogram with explicit bounds by the sum of its stream.
     fn explicit(&mut self, stream: Stream, point: &mut ExplicitPoint) -> Result<(), Offence>;
 
-    /// Accumulates a point of an exponential histogram.
+    /// Replaces a point of an exponential histogram by the sum of its stream, which may have a
+    /// coarser scale.
     fn exponential(&mut self, stream: Stream, point: &mut ExponentialPoint) -> Result<(), Offence>;
 }
 
-/// A decoded request, which borrows the memory of its decoder.
+/// A decoded request, which borrows the memory of its decoder. The two parts are stored separately,
+/// so that a rejected `target_info` sample does not affect the response.
 #[derive(Debug)]
 pub struct DecodedOtlp<'d> {
     /// The samples of the data points, and the metadata of the request.
@@ -100,7 +105,8 @@ pub struct DecodedOtlp<'d> {
     pub target_info: Decoded<'d>,
 }
 
-/// Decodes one request after another and reuses the memory of the previous one.
+/// Decodes one request after another and reuses the memory of the previous one. Each decoder serves
+/// one request at a time; the pipeline keeps several.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
@@ -111,7 +117,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Returns a decoder that has not allocated memory yet.
+    /// Returns a decoder with these limits, which has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,

@@ -9,7 +9,8 @@ use crate::error::WireError;
 /// group.
 const GROUP_DEPTH_MAX: usize = 16;
 
-/// The encoding of a field's value.
+/// The encoding of a field's value, which the key of the field contains. Unknown fields are skipped
+/// according to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireType {
     /// A variable-length integer.
@@ -32,14 +33,15 @@ fn malformed<T>(what: &'static str) -> Read<T> {
     Err(WireError::Protobuf(what))
 }
 
-/// Reads the fields of one message in order.
+/// Reads the fields of one message in order, without copying. Methods fail with
+/// [`WireError::Protobuf`] if the message ends too early.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'m> {
     rest: &'m [u8],
 }
 
 impl<'m> Cursor<'m> {
-    /// Returns a cursor at the start of `message`.
+    /// Returns a cursor at the start of `message`, which must contain complete fields only.
     pub fn new(message: &'m [u8]) -> Self {
         Self { rest: message }
     }
@@ -72,7 +74,7 @@ impl<'m> Cursor<'m> {
         Ok(Some((number, wire_type)))
     }
 
-    /// Reads a variable-length integer.
+    /// Reads a variable-length integer; fails if it is cut off or has more than 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Read<u64> {
         if let [byte @ 0..0x80, rest @ ..] = self.rest {
@@ -97,7 +99,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Reads eight bytes as an unsigned integer.
+    /// Reads eight bytes as an unsigned little-endian integer.
     #[inline]
     pub fn fixed64(&mut self) -> Read<u64> {
         match self.rest.split_first_chunk::<8>() {
@@ -109,13 +111,13 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Reads eight bytes as a float.
+    /// Reads eight bytes as a little-endian float, whose bits are preserved.
     #[inline]
     pub fn double(&mut self) -> Read<f64> {
         self.fixed64().map(f64::from_bits)
     }
 
-    /// Reads the bytes of a length-delimited field.
+    /// Reads the length and the bytes of a length-delimited field; fails if the message is shorter.
     #[inline]
     pub fn bytes(&mut self) -> Read<&'m [u8]> {
         let length = self.varint()?;
@@ -131,7 +133,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Skips the value of an unknown field, including nested groups.
+    /// Skips the value of an unknown field. Groups may nest up to [`GROUP_DEPTH_MAX`] levels.
     pub fn skip(&mut self, wire_type: WireType) -> Read<()> {
         let mut depth = 0usize;
         let mut wire_type = wire_type;
@@ -171,7 +173,7 @@ pub(crate) fn expect(wire_type: WireType, wanted: WireType) -> Read<()> {
     Ok(())
 }
 
-/// Decodes a zigzag integer.
+/// Decodes a zigzag integer, in which the lowest bit is the sign.
 pub(crate) fn from_zigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
@@ -181,7 +183,7 @@ pub(crate) fn to_zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// Appends a variable-length integer.
+/// Appends a variable-length integer of one to ten bytes.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -190,12 +192,12 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the key of a field: its number and wire type.
+/// Appends the key of a field, which consists of its number and wire type.
 pub(crate) fn put_key(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
     put_varint(out, u64::from(number) << 3 | wire_type as u64);
 }
 
-/// Appends an integer field, unless it has the default value.
+/// Appends an integer field, unless it has the default value, like Go's encoder.
 pub(crate) fn put_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     if value != 0 {
         put_key(out, number, WireType::Varint);
@@ -211,7 +213,7 @@ pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
     }
 }
 
-/// Appends a length-delimited field.
+/// Appends a length-delimited field, also if it is empty: its key, length and bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_key(out, number, WireType::Bytes);
     put_varint(out, bytes.len() as u64);

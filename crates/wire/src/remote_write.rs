@@ -67,7 +67,8 @@ use firn_model::metadata::MetadataBatch;
 use interned::{Interned, Symbols};
 use request::Request;
 
-/// A version of the protocol, identified by the name of its message in the content type.
+/// A version of the protocol, which a sender selects by the name of the message in the content
+/// type. Version 1.0 is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// Version 1.0: `prometheus.WriteRequest`.
@@ -81,7 +82,7 @@ impl Version {
     /// Both versions.
     pub const ALL: [Version; 2] = [Version::V1, Version::V2];
 
-    /// Returns the name of the protobuf message.
+    /// Returns the full name of the protobuf message, as in content types and the configuration.
     pub fn message(self) -> &'static str {
         match self {
             Version::V1 => "prometheus.WriteRequest",
@@ -89,19 +90,21 @@ impl Version {
         }
     }
 
-    /// Returns the version whose message has this name.
+    /// Returns the version whose message has this full name, or `None` for an unknown one.
     pub fn of_message(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.message() == name)
     }
 
-    /// Returns the message names of `versions` as a comma-separated list.
+    /// Returns the message names of `versions` as a comma-separated list, for headers and error
+    /// texts.
     pub fn messages(versions: &[Version]) -> String {
         let names: Vec<&str> = versions.iter().map(|it| it.message()).collect();
         names.join(", ")
     }
 }
 
-/// Options for decoding requests.
+/// Options for decoding requests, which the request headers and feature flags determine. A decoder
+/// can be used with different options for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
     /// Version of the request.
@@ -113,7 +116,8 @@ pub struct Reader {
     pub labels_types: bool,
 }
 
-/// Decodes one request after another and reuses the memory of the previous one.
+/// Decodes one request after another and reuses the memory of the previous one. Each decoder serves
+/// one request at a time; the pipeline keeps several.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
@@ -124,7 +128,8 @@ pub struct Decoder {
     symbols: Symbols,
 }
 
-/// A decoded request: a [`Source`] of samples whose labels are decoded on demand.
+/// A decoded request: a [`Source`] of samples whose labels are decoded on demand. Borrows the
+/// memory of its decoder, and ends with [`Decoded::finish`].
 #[derive(Debug)]
 pub struct Decoded<'d> {
     /// The series that are valid as far as they were decoded, each with at least one sample or
@@ -157,7 +162,7 @@ pub fn message_bytes(body: &[u8], limits: &WireLimits) -> Result<usize, WireErro
 }
 
 impl Decoder {
-    /// Returns a decoder that has not allocated memory yet.
+    /// Returns a decoder with these limits, which has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,

@@ -42,7 +42,7 @@ const COPIES: [Copy; 256] = copies();
 /// element.
 const OFFSET_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0];
 
-/// The fields of a copy that its tag contains.
+/// The fields of a copy that its tag contains; the rest of the offset follows the tag.
 #[derive(Clone, Copy)]
 struct Copy {
     length: u8,
@@ -89,7 +89,7 @@ pub fn decompress(body: &[u8], limit: usize, message: &mut Vec<u8>) -> Result<()
     unpacking.run().ok_or(WireError::SnappyCorrupt)
 }
 
-/// Compresses `message` to one block.
+/// Compresses `message` to one block, for which the `snap` crate is fast enough.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)
@@ -151,7 +151,8 @@ pub fn part(
     }
 }
 
-/// Returns the declared size, and the bytes after the header.
+/// Returns the declared size and the bytes after the header; fails if the header is malformed or
+/// the size exceeds `limit`.
 fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     let mut bytes = 0u64;
     for (i, byte) in body.iter().take(HEADER_BYTES_MAX).enumerate() {
@@ -170,7 +171,8 @@ fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     Err(WireError::SnappyCorrupt)
 }
 
-/// The state of decompressing one block. Methods return `None` if the block is corrupt.
+/// The state of decompressing one block into a buffer of the declared size. Methods return `None`
+/// if the block is corrupt.
 struct Unpacking<'b, 'm> {
     from: &'b [u8],
     to: &'m mut [u8],
@@ -234,7 +236,7 @@ impl Unpacking<'_, '_> {
         self.written = written as usize;
     }
 
-    /// Decodes one element of any kind.
+    /// Decodes one element of any kind, with all bounds checked.
     fn element(&mut self) -> Option<()> {
         let [tag, rest @ ..] = self.from else {
             return None;

@@ -32,7 +32,7 @@ mod field {
     pub const V2_EXEMPLAR: u32 = 4;
 }
 
-/// The message type of a body.
+/// The message type of a body, known from the content type of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Version 1.0: `prometheus.WriteRequest`.
@@ -41,7 +41,7 @@ pub enum Message {
     V2,
 }
 
-/// The result of removing series from a message.
+/// The result of removing series from a message. An unchanged message is forwarded without a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thinned {
     /// No series was removed.
@@ -55,7 +55,8 @@ pub enum Thinned {
 /// Name and value of a label.
 pub type Pair<'m> = (&'m [u8], &'m [u8]);
 
-/// The contents of a version 2.0 message, as its receiver must report them.
+/// The contents of a version 2.0 message, in the numbers that its receiver must report to the
+/// sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of float samples.
@@ -120,7 +121,8 @@ pub fn thin<'m>(
     Ok(Thinned::Part(part))
 }
 
-/// Counts the contents of a version 2.0 message.
+/// Counts the contents of a version 2.0 message without decoding its samples; fails if it is
+/// malformed.
 pub fn count(message: &[u8]) -> Result<Counts, WireError> {
     let mut counts = Counts::default();
     let mut cursor = Cursor::new(message);

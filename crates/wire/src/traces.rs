@@ -65,7 +65,8 @@ pub fn encode(name: &str, version: &str, spans: &[FinishedSpan]) -> Vec<u8> {
     request
 }
 
-/// Returns `message` in a gRPC frame, whose flag indicates compression.
+/// Returns `message` in a gRPC frame: a flag for compression, the length in four bytes, and the
+/// bytes.
 pub fn grpc_frame(message: &[u8], is_compressed: bool) -> Vec<u8> {
     let mut frame = Vec::with_capacity(5 + message.len());
     frame.push(u8::from(is_compressed));

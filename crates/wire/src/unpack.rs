@@ -32,7 +32,7 @@ const ZSTD_CHECKSUM_BYTES: usize = 4;
 /// Largest size of a zstd block in bytes, compressed or not.
 pub const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
 
-/// The compression of a body.
+/// The compression of a request body, as declared in its `Content-Encoding` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// No compression.
@@ -66,7 +66,8 @@ impl Packing {
     }
 }
 
-/// Decompresses one body.
+/// Decompresses one body that arrives in parts. Limits the output of each call, so that a small
+/// body cannot expand to unlimited memory.
 pub struct Unpacker(State);
 
 enum State {

@@ -37,7 +37,7 @@ const ABOUT_SESSION: i32 = -1;
 /// The error code for a node that does not exist.
 pub const NO_NODE: i32 = -101;
 
-/// The part of a node that a request reads.
+/// The part of a node that a request reads, and that its watch observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The data of the node.
@@ -73,7 +73,7 @@ pub fn request(number: i32, wanted: Wanted, path: &str) -> Vec<u8> {
     framed(&out)
 }
 
-/// Encodes a ping, which keeps the session alive.
+/// Encodes a ping, which keeps the session alive and which the server answers.
 pub fn ping() -> Vec<u8> {
     let mut out = Vec::new();
     put_int(&mut out, OF_PING);
@@ -81,14 +81,14 @@ pub fn ping() -> Vec<u8> {
     framed(&out)
 }
 
-/// Collects received bytes and splits them into frames.
+/// Collects received bytes, whatever the pieces in which they arrive, and splits them into frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     incoming: Vec<u8>,
 }
 
 impl Frames {
-    /// Returns the buffer to which the caller appends received bytes.
+    /// Returns the buffer to which the caller appends received bytes before [`Frames::take`].
     pub fn space(&mut self) -> &mut Vec<u8> {
         &mut self.incoming
     }
@@ -114,7 +114,7 @@ impl Frames {
     }
 }
 
-/// The content of a frame.
+/// The content of a frame that the server sent after the connect response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said<'f> {
     /// The response to a ping.
@@ -127,7 +127,8 @@ pub enum Said<'f> {
     Reply(Reply<'f>),
 }
 
-/// A reply to a request; its body is decoded on demand.
+/// A reply to a request, identified by the number of the request. Its body is decoded on demand,
+/// because the caller knows the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'f> {
     /// Number of the request.
@@ -211,7 +212,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The unread fields of a frame.
+/// The unread fields of a frame, whose lengths are validated as they are read.
 struct Fields<'f>(&'f [u8]);
 
 impl<'f> Fields<'f> {

@@ -14,8 +14,8 @@ use std::sync::Mutex;
 
 const NOW: i64 = 1_000_000_000;
 
-/// Keeps samples as `labels value@time`. Rejects values of -1 as out of order, and fails as long as
-/// `refusals` are left.
+/// Keeps samples as `labels value@time`. Rejects negative values as too far in the future, and
+/// fails a whole batch as long as `refusals` are left.
 #[derive(Default)]
 struct Keeping {
     samples: Mutex<Vec<String>>,

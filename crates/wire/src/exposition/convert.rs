@@ -36,7 +36,8 @@ enum State {
     Telling,
 }
 
-/// Wraps another parser and converts the classic histograms in its events.
+/// Wraps the parser of a text format and converts the classic histograms in its events, which it
+/// may also keep.
 #[derive(Debug)]
 pub(super) struct Converter<'t> {
     source: Source<'t>,
@@ -58,7 +59,7 @@ pub(super) struct Converter<'t> {
     told: Told,
 }
 
-/// A classic histogram whose samples are being collected.
+/// A classic histogram whose samples are being collected, until a sample of another series arrives.
 #[derive(Debug, Default)]
 struct Collected {
     name: Vec<u8>,
@@ -70,7 +71,7 @@ struct Collected {
     start: TimestampMs,
 }
 
-/// A converted histogram that is ready to be emitted as one sample.
+/// A converted histogram that is ready to be emitted as one sample, with its key and labels.
 #[derive(Debug, Default)]
 struct Told {
     key: Vec<u8>,

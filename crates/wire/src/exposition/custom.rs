@@ -77,7 +77,7 @@ impl ClassicHistogram {
         Ok(())
     }
 
-    /// Sets the total number of observations.
+    /// Sets the total number of observations, which must not be negative.
     pub fn set_count(&mut self, count: f64) {
         if self.failure.is_some() {
             return;
@@ -154,7 +154,8 @@ impl ClassicHistogram {
         Ok(histogram)
     }
 
-    /// Fails unless the last bucket contains all `count` observations.
+    /// Fails unless the last bucket contains all `count` observations; `shown` is the count in the
+    /// error text.
     fn check_count(&self, count: f64, shown: String) -> Result<(), ParseError> {
         let Some((bound, last)) = self.buckets.last().filter(|last| last.1 != count) else {
             return Ok(());

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// error, which may be the whole body if a quote is not closed.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
-/// The reason why a body was rejected, in the wording of Prometheus.
+/// The reason why a body was rejected, in the wording of Prometheus. It fails the whole scrape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {

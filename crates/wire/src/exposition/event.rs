@@ -5,7 +5,8 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use std::borrow::Cow;
 
-/// One event of a parsed body: a sample, or one field of the metadata of a family.
+/// One event of a parsed body: a sample, or one field of the metadata of a family. Borrows from the
+/// parser until it advances.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'p> {
     /// A sample of a series.
@@ -14,7 +15,8 @@ pub enum Event<'p> {
     Metadata(Metadata<'p>),
 }
 
-/// A sample, with the bytes that identify its series in the body.
+/// A sample, with the bytes that identify its series in the body. Labels and exemplars are decoded
+/// on demand by the parser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'p> {
     /// The series as written in the body. Within one format, equal keys mean equal labels.
@@ -29,7 +31,7 @@ pub struct Sample<'p> {
     pub value: Value<'p>,
 }
 
-/// The value of a sample, a number or a native histogram.
+/// The value of a sample: a float, or a native histogram that the parser owns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'p> {
     /// A float. All NaNs are normalized, except for staleness markers that the target itself sends.
@@ -38,7 +40,7 @@ pub enum Value<'p> {
     Histogram(&'p Histogram),
 }
 
-/// One field of the metadata of a metric family.
+/// One field of the metadata of a metric family, from a metadata line or message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata<'p> {
     /// Name of the family. In the text formats a quoted name may contain any bytes.
@@ -47,7 +49,7 @@ pub struct Metadata<'p> {
     pub field: Field<'p>,
 }
 
-/// A field of the metadata of a metric family with its value.
+/// A field of the metadata of a metric family with its value, as written by the target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<'p> {
     /// The type of the metric.
@@ -58,7 +60,7 @@ pub enum Field<'p> {
     Unit(&'p [u8]),
 }
 
-/// The kind of entry that a parser of one format has just read.
+/// The kind of entry that a parser of one format has just read, before it becomes an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Sample,
@@ -67,7 +69,7 @@ pub(super) enum Entry {
     Comment,
 }
 
-/// The position of a parser in a text.
+/// The position of a parser in a text, with the state that parsing the rest needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Offset of the first byte of the current line.

@@ -10,7 +10,7 @@ use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Valu
 pub const FAMILIES_CONTENT_TYPE: &str = MEDIA_TYPE;
 
 /// Collects metrics and encodes them as protobuf families. All metrics of one name must be added
-/// consecutively.
+/// consecutively. Native histograms are included beside classic buckets.
 #[derive(Debug, Default)]
 pub struct FamilySink {
     body: Vec<u8>,

@@ -6,7 +6,7 @@ use super::media_type;
 use firn_model::quote::quote;
 use std::fmt::Write;
 
-/// The syntax of a scraped body, which selects the parser.
+/// The syntax of a scraped body, which selects the parser. Versions of a format are parsed alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Prometheus text format, any version.
@@ -17,7 +17,8 @@ pub enum Format {
     Protobuf,
 }
 
-/// The format chosen for a body, and a warning if its content type was not usable.
+/// The format chosen for a body, and a warning if its content type was not usable and the fallback
+/// was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The format with which to parse the body.
@@ -97,7 +98,7 @@ fn choose_fallback(
     })
 }
 
-/// A format and its version, with the names of the `scrape_protocols` setting.
+/// A format and its version, with the names that the `scrape_protocols` setting uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScrapeProtocol {
     /// Delimited protocol buffers of `io.prometheus.client.MetricFamily`.
@@ -140,7 +141,7 @@ impl ScrapeProtocol {
         ScrapeProtocol::PrometheusText0_0_4,
     ];
 
-    /// Returns the name of the protocol in the configuration.
+    /// Returns the name of the protocol in the configuration, with its version.
     pub fn name(self) -> &'static str {
         match self {
             ScrapeProtocol::PrometheusProto => "PrometheusProto",
@@ -151,7 +152,7 @@ impl ScrapeProtocol {
         }
     }
 
-    /// Returns the protocol with this name in the configuration.
+    /// Returns the protocol with this name in the configuration, or `None` for an unknown name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 
-/// A token of a line in either text format.
+/// A token of a line in either text format; its bytes are the span of the scanner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Invalid,
@@ -32,7 +32,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Returns the name of the token in error messages.
+    /// Returns the name of the token in error messages, which equals upstream's.
     pub fn name(self) -> &'static str {
         match self {
             Token::Invalid => "INVALID",
@@ -58,7 +58,8 @@ impl Token {
     }
 }
 
-/// A cursor over a text with the same movements as the generated lexers.
+/// A cursor over a text with the same movements as the generated lexers, so that errors show the
+/// same excerpts.
 #[derive(Clone, Debug)]
 pub(super) struct Scanner<'t> {
     text: &'t [u8],

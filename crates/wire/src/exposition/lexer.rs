@@ -16,14 +16,15 @@ use super::lex::{
     BLANK, DIGIT, LABEL, LABEL_START, METRIC, METRIC_START, Scanner, TEXT_VALUE, Token, WORD, is,
 };
 
-/// The text format that a lexer reads.
+/// The text format that a lexer reads, which decides about blanks, comments and exemplars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     Prometheus,
     OpenMetrics,
 }
 
-/// The position within a line, which decides the tokens that may follow.
+/// The position within a line, which decides the tokens that may follow. The names are those of the
+/// generated lexers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Init,
@@ -39,7 +40,7 @@ enum State {
     ExemplarTimestamp,
 }
 
-/// Splits a text into tokens.
+/// Splits a text into tokens; the parser asks for one at a time and may skip a known series.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'t> {
     scanner: Scanner<'t>,

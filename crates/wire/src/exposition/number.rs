@@ -111,7 +111,8 @@ fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Parses the hexadecimal notation `h.hhhp±d` without its prefix.
+/// Parses the hexadecimal notation `h.hhhp±d` without its prefix, rounded once; returns `None` if
+/// it overflows.
 fn hexadecimal(word: &[u8]) -> Option<f64> {
     let at = word.iter().position(|c| matches!(c, b'p' | b'P'))?;
     let exponent = std::str::from_utf8(&word[at + 1..]).ok()?;

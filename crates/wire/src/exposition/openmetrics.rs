@@ -22,7 +22,8 @@ use firn_model::metadata::MetricType;
 use line::Line;
 use start::{CREATED, Starts};
 
-/// Parses an OpenMetrics text line by line.
+/// Parses an OpenMetrics text line by line, with the start times of its `_created` samples if
+/// requested.
 #[derive(Clone, Debug)]
 pub(super) struct OpenMetricsParser<'t> {
     line: Line<'t>,
@@ -52,7 +53,8 @@ impl<'t> OpenMetricsParser<'t> {
         self.line.kind = kind;
     }
 
-    /// Moves to the next entry; returns `None` at the end.
+    /// Moves to the next entry; returns `None` at the end. A sample of the series `expected` is not
+    /// parsed beyond its key.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         // The fast path does not parse the name, which decides whether a sample is left out.
         if !self.skips_created && self.line.read_expected(expected)? {

@@ -20,7 +20,7 @@ use firn_model::metadata::MetricType;
 /// The last line of an OpenMetrics text, which is also appended to each piece for the parser.
 const END: &[u8] = b"# EOF\n";
 
-/// Limits of the text that is buffered.
+/// Limits of the text that is buffered; a piece is never larger than the longest line allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceLimits {
     /// Size of a piece in bytes, unless one line is longer.
@@ -29,7 +29,7 @@ pub struct PieceLimits {
     pub line_bytes_max: usize,
 }
 
-/// A parser with a buffer for text that arrives in parts; see the module.
+/// A parser of long texts with a buffer for the parts in which they arrive; see the module.
 #[derive(Debug)]
 pub struct Pieces {
     format: Format,
@@ -76,7 +76,7 @@ impl Pieces {
         self.wanted + 1
     }
 
-    /// Marks the text as complete: the caller appends nothing more.
+    /// Marks the text as complete: the caller appends nothing more, and the rest can be parsed.
     pub fn end(&mut self) {
         self.is_ended = true;
     }
@@ -86,7 +86,7 @@ impl Pieces {
         self.is_done
     }
 
-    /// Returns the number of lines in the parsed pieces.
+    /// Returns the number of lines in the parsed pieces, for progress and error texts.
     pub fn lines(&self) -> u64 {
         self.lines
     }

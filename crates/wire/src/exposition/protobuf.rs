@@ -31,7 +31,7 @@ const SEPARATOR: u8 = 0xff;
 /// Largest number of bytes in the length before a family.
 const LENGTH_BYTES_MAX: usize = 5;
 
-/// The representations in which histograms are emitted.
+/// The representations in which histograms are emitted, selected by the settings of the job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Histograms {
     /// Emit native histograms as such; otherwise only their classic buckets.
@@ -42,7 +42,7 @@ pub(super) struct Histograms {
     pub classic: bool,
 }
 
-/// The event that was emitted last.
+/// The event that was emitted last, from which the next one follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing yet, or all events of a family.
@@ -56,7 +56,7 @@ enum State {
     Histogram,
 }
 
-/// The sample of a metric, of which summaries and classic histograms have several.
+/// The sample of a metric that is emitted: summaries and classic histograms have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The only sample of its metric.
@@ -67,7 +67,7 @@ enum Part {
     Item(usize),
 }
 
-/// Parses a body family by family.
+/// Parses a delimited protobuf body family by family, and keeps only the current metric decoded.
 #[derive(Clone, Debug)]
 pub(super) struct ProtobufParser<'t> {
     rest: &'t [u8],
@@ -148,7 +148,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Reads a length and returns that many bytes.
+    /// Reads a length and returns that many bytes; fails if the body is shorter.
     fn take_message(&mut self) -> Result<&'t [u8], ParseError> {
         let body = self.rest;
         let mut length = 0u64;

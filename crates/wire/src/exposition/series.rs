@@ -15,7 +15,7 @@ use std::ops::Range;
 const TYPE_LABEL: &str = "__type__";
 const UNIT_LABEL: &str = "__unit__";
 
-/// Byte ranges of the parts of a series in the body.
+/// Byte ranges of the parts of a series in the body, reused from line to line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
     /// The metric name, without quotes.
@@ -31,7 +31,7 @@ impl Offsets {
     }
 }
 
-/// The syntax that is allowed between a pair of braces.
+/// The syntax that is allowed between a pair of braces, which differs between the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// Labels with optional commas between them, and the metric name.
@@ -129,7 +129,7 @@ fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseE
     Ok(value.start + 1..value.end - 1)
 }
 
-/// The properties of a family that influence the labels of its series.
+/// The properties of a family that influence the labels of its series: type and unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family<'f> {
     /// Type in the latest `# TYPE` line.

@@ -6,7 +6,8 @@ use std::fmt::Write;
 /// The media type of the text that [`TextSink`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Collects metrics as text. All lines of one metric name must be added consecutively.
+/// Collects metrics as text in the format 0.0.4. All lines of one metric name must be added
+/// consecutively.
 #[derive(Debug, Default)]
 pub struct TextSink {
     text: String,

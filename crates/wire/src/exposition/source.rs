@@ -13,7 +13,7 @@ use firn_model::exemplar::Exemplars;
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// The parsers of the formats, and the converter that wraps one of them.
+/// The parsers of the formats, and the converter that wraps one of them. Large ones are boxed.
 #[derive(Debug)]
 pub(super) enum Source<'t> {
     Text(TextParser<'t>),

@@ -1,6 +1,7 @@
 //! The settings of a scrape job that change how bodies are parsed.
 
-/// Options of a parser beyond the format. All are off by default.
+/// Options of a parser beyond the format, from the settings of a scrape job. All are off by
+/// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// True if the type and unit of a family become the labels `__type__` and `__unit__`.

@@ -21,7 +21,7 @@ use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
 use std::ops::Range;
 
-/// Parses a text line by line.
+/// Parses a text line by line and keeps the byte ranges of the current line.
 #[derive(Clone, Debug)]
 pub(super) struct TextParser<'t> {
     lexer: Lexer<'t>,
@@ -38,7 +38,7 @@ pub(super) struct TextParser<'t> {
     meta: Meta,
 }
 
-/// Byte ranges of the current metadata line.
+/// Byte ranges of the current metadata line: the name of the family and its text.
 #[derive(Clone, Debug, Default)]
 struct Meta {
     name: Range<usize>,
@@ -161,7 +161,7 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Reads the labels in braces and returns the token after them.
+    /// Reads the labels in braces and returns the token after them; fails without a metric name.
     fn read_braces(&mut self) -> Result<Token, ParseError> {
         read_labels(&mut self.lexer, self.line, Style::Loose, &mut self.offsets)?;
         self.key = self.line..self.lexer.scanner().at;
@@ -176,7 +176,7 @@ impl<'t> TextParser<'t> {
         Ok(token)
     }
 
-    /// Reads the value and the timestamp after a series.
+    /// Reads the value and the optional timestamp after a series, up to the end of the line.
     #[inline]
     fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
         if token != Token::Value {

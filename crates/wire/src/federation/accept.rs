@@ -3,7 +3,8 @@
 
 use crate::families::MEDIA_TYPE;
 
-/// The representation of names that contain other characters than legacy names.
+/// The representation of names that contain other characters than legacy names, which the client
+/// selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameEscaping {
     /// The original characters, in quotes.
@@ -36,14 +37,14 @@ impl NameEscaping {
     }
 }
 
-/// The negotiated format, with the escaping of names.
+/// The negotiated format of a response: text or protobuf, and the escaping of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     is_protobuf: bool,
     escaping: NameEscaping,
 }
 
-/// One clause of an `Accept` header.
+/// One clause of an `Accept` header, with its weight and parameters.
 #[derive(Debug, Default)]
 struct Clause<'a> {
     kind: &'a str,
@@ -61,7 +62,7 @@ impl Clause<'_> {
 }
 
 impl Format {
-    /// Returns the format for a client that sends this `Accept` header.
+    /// Returns the format for a client that sends this `Accept` header; text if no clause matches.
     pub fn negotiate(accept: &str) -> Self {
         let mut escaping = NameEscaping::default();
         for clause in clauses(accept) {
@@ -88,7 +89,7 @@ impl Format {
         }
     }
 
-    /// Returns the content type of the response.
+    /// Returns the content type of the response, including the escaping parameter.
     pub fn content_type(self) -> String {
         let media_type = match self.is_protobuf {
             true => MEDIA_TYPE,

@@ -5,7 +5,7 @@ use firn_model::names::NameScheme;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Returns `name` with the negotiated `escaping` applied.
+/// Returns `name` with the negotiated `escaping` applied; legacy names are never changed.
 pub(super) fn escaped(name: &str, escaping: NameEscaping) -> Cow<'_, str> {
     if escaping == NameEscaping::AllowUtf8 || is_plain(name) {
         return Cow::Borrowed(name);

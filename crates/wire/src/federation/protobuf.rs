@@ -6,7 +6,8 @@ use crate::families::{self, MetricType, field, put_set_double, put_set_integer, 
 use crate::protobuf::{put_bytes, to_zigzag};
 use firn_model::histogram::Histogram;
 
-/// The family that is being written, with working memory for its metrics.
+/// The family that is being written, with working memory for its metrics. Reused for all families
+/// of a response.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     family: families::Family,
@@ -25,7 +26,7 @@ impl Family {
         self.family.begin(name, "", metric_type);
     }
 
-    /// Appends a sample to the family as a metric.
+    /// Appends a sample to the family as a metric with its timestamp.
     pub(super) fn push(&mut self, sample: &Written<'_>) {
         self.metric.clear();
         for (name, value) in sample.labels {
@@ -53,7 +54,7 @@ impl Family {
     }
 }
 
-/// Writes a histogram with custom buckets as a classic histogram.
+/// Writes a histogram with custom buckets as a classic histogram with float counts.
 fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);
@@ -67,7 +68,7 @@ fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     put_set_double(out, field::FLOAT_COUNT, counts.count);
 }
 
-/// Writes exponential buckets with float counts.
+/// Writes a histogram with exponential buckets, whose counts are floats.
 fn put_native(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);

@@ -6,7 +6,7 @@ use firn_model::go_float::shortest;
 use firn_model::histogram::{Histogram, bucket_indexes};
 use firn_model::sample::TimestampMs;
 
-/// Writes the `# TYPE` line of a family.
+/// Writes the `# TYPE` line of a family; both kinds of histograms have the same type.
 pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: Kind) {
     out.extend_from_slice(b"# TYPE ");
     push_name(out, name);
@@ -16,7 +16,7 @@ pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: Kind) {
     });
 }
 
-/// Writes the lines of a sample, several for a histogram.
+/// Writes the lines of a sample: one for a float, several for a histogram.
 pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
     match sample.value {
         FederatedValue::Float(value) => {
@@ -35,7 +35,7 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
     }
 }
 
-/// Returns the bounds of custom buckets, each with its cumulative count.
+/// Returns the bounds of custom buckets, each with its cumulative count of observations.
 pub(super) fn cumulative<'a>(
     histogram: &'a Histogram,
     counts: &'a [f64],

@@ -3,7 +3,7 @@
 use super::field::{response, status};
 use crate::protobuf::{put_bytes, put_integer};
 
-/// The encoding of a request and of its response.
+/// The encoding of a request and of its response, known from the content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Protocol buffers.
@@ -13,7 +13,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the media type of the encoding.
+    /// Returns the media type of the encoding, for the content type of the response.
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Protobuf => "application/x-protobuf",
@@ -22,7 +22,8 @@ impl Format {
     }
 }
 
-/// The response to an OTLP request.
+/// The response to an OTLP request. The protocol distinguishes partial success from failure by the
+/// message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// `ExportMetricsServiceResponse` without details: all points are stored.
@@ -44,7 +45,7 @@ pub enum Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Encodes the body of the response.
+    /// Encodes the body of the response in the encoding of the request.
     pub fn encode(self, format: Format) -> Vec<u8> {
         match format {
             Format::Protobuf => self.to_protobuf(),

@@ -198,7 +198,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(metric.stream.beside(stream))
     }
 
-    /// Computes the labels of the current point.
+    /// Computes the labels of the current point, from a cached order if its attribute keys occurred
+    /// before.
     fn label(&mut self) -> Result<(), Trouble> {
         self.set.clear();
         for i in 0..self.frame.attributes.len() {
@@ -220,7 +221,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Returns the metric name with each of the suffixes `endings`.
+    /// Returns the metric name with each of the suffixes `endings`, whose memory is charged to the
+    /// request.
     fn name_with<const N: usize>(
         &mut self,
         metric: &Metric<'m>,
@@ -292,7 +294,8 @@ impl<'m> Walk<'_, '_, 'm> {
         self.float_of(key, value, times)
     }
 
-    /// Adds a series with the key `key` and one float sample.
+    /// Adds a series with the key `key` and one float sample, or a staleness marker if the point
+    /// has no value.
     fn float_of(&mut self, key: Range<usize>, value: f64, times: Times) -> Result<(), Trouble> {
         let value = match self.frame.is_stale {
             true => stale_nan(),

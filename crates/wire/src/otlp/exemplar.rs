@@ -15,7 +15,7 @@ use firn_model::labels::{Labels, LabelsBuilder};
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
 
-/// A decoded exemplar that is not yet in a batch.
+/// A decoded exemplar that is not yet in a batch, because its point may still be rejected.
 #[derive(Debug)]
 pub(super) struct Exemplar {
     labels: Labels,
@@ -25,7 +25,8 @@ pub(super) struct Exemplar {
 }
 
 impl Exemplar {
-    /// Returns the exemplar in the form that a batch accepts.
+    /// Returns the exemplar in the form that a batch accepts; zero means that it has no timestamp
+    /// of its own.
     pub(super) fn timed(&self) -> TimedExemplar<'_> {
         TimedExemplar {
             labels: self.labels.as_ref(),
@@ -35,7 +36,7 @@ impl Exemplar {
         }
     }
 
-    /// Returns the size of the encoded labels in bytes.
+    /// Returns the size of the encoded labels in bytes, for the accounting of memory.
     pub(super) fn label_bytes(&self) -> usize {
         self.labels.as_bytes().len()
     }

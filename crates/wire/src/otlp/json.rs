@@ -67,7 +67,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a length-delimited field whose content is written by `write`.
+    /// Writes a length-delimited field whose content is written by `write`, and then fills in its
+    /// length.
     fn nested<T, E: Error>(
         &mut self,
         number: u32,
@@ -98,7 +99,7 @@ impl Writer<'_> {
     }
 }
 
-/// Visitor for the fields of an object.
+/// Visitor for an object, which writes its known fields and skips the others.
 struct Fields<'w, 'o> {
     writer: &'w mut Writer<'o>,
     message: &'static Message,
@@ -140,7 +141,7 @@ impl<'de> Visitor<'de> for Fields<'_, '_> {
     }
 }
 
-/// Visitor for a field name, which borrows from the text unless it contains escapes.
+/// Visitor for a field name, which borrows from the text unless the name contains escapes.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -167,7 +168,7 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
-/// Visitor for the value of a field, or for an element of its list.
+/// Visitor for the value of a field, or for one element of a repeated field.
 struct Content<'w, 'o> {
     writer: &'w mut Writer<'o>,
     field: &'static Field,

@@ -9,7 +9,8 @@ use super::trouble::Trouble;
 use crate::remote_write::Refusal;
 use rustc_hash::FxHashMap;
 
-/// The cache of translated keys of one request.
+/// The cache of translated attribute keys for one request. Keys borrow from the message; the names
+/// are generated texts.
 #[derive(Debug, Default)]
 pub(super) struct LabelNames<'m> {
     known: FxHashMap<&'m [u8], Text<'m>>,
@@ -84,7 +85,7 @@ pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8
     }
 }
 
-/// Returns the part between the double underscores of a reserved name.
+/// Returns the part between the double underscores of a reserved name, which are kept as they are.
 fn reserved(key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(b"__")?.strip_suffix(b"__")
 }

@@ -19,7 +19,7 @@ use super::trouble::Trouble;
 /// Largest number of bytes that the encoding of a label in a key adds to its name and value.
 pub(super) const LABEL_FRAME_BYTES: usize = 12;
 
-/// The source of a label of a point.
+/// The source of a label of a point, from which [`super::order`] derives a reusable order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// The attribute with this index.
@@ -30,7 +30,7 @@ pub(super) enum Source {
     Other,
 }
 
-/// The part of a label's encoding that exists already.
+/// The part of a label's encoding that exists already, so that keys can be assembled by copying.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// No part of it.
@@ -41,7 +41,8 @@ pub(super) enum Form {
     Whole(Text<'static>),
 }
 
-/// A label of a point that will be part of a key.
+/// A label of a point that will be part of a series key: name and value are slices of the message
+/// or generated texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label<'m> {
     /// Name of the label.
@@ -65,7 +66,7 @@ impl<'m> Label<'m> {
     }
 }
 
-/// A label of the overlay.
+/// A label of the overlay, with its precedence over labels of the point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overlaid<'m> {
     /// The label, whose source is not used.
@@ -75,7 +76,8 @@ pub(super) struct Overlaid<'m> {
     pub is_stronger: bool,
 }
 
-/// Labels that are merged into those of each point: sorted by name, without duplicates.
+/// Labels that are merged into those of each point: sorted by name, without duplicates. Computed
+/// once for each metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay<'m>(Vec<Overlaid<'m>>);
 
@@ -85,7 +87,7 @@ impl<'m> Overlay<'m> {
         self.put(name, value, false, made);
     }
 
-    /// Adds a label that replaces others of its name.
+    /// Adds a label that replaces others of its name, in the overlay and in points.
     pub(super) fn set(&mut self, name: Text<'m>, value: Text<'m>, made: &Made) {
         self.put(name, value, true, made);
     }
@@ -107,12 +109,12 @@ impl<'m> Overlay<'m> {
         }
     }
 
-    /// Returns the labels, sorted by name.
+    /// Returns the labels of the overlay, sorted by name, with their precedence.
     pub(super) fn labels(&self) -> &[Overlaid<'m>] {
         &self.0
     }
 
-    /// Returns the memory in bytes that [`Self::form`] will need.
+    /// Returns the memory in bytes that [`Self::form`] will need, to be reserved before.
     pub(super) fn plain_bytes(&self) -> usize {
         let labels = self.0.iter().map(|over| &over.label);
         let plain = labels.filter(|label| matches!(label.form, Form::Plain));
@@ -121,7 +123,7 @@ impl<'m> Overlay<'m> {
             .sum()
     }
 
-    /// Encodes the labels that have no encoding yet.
+    /// Encodes the labels that have no encoding yet, so that each point only copies them.
     pub(super) fn form(&mut self, made: &mut Made) {
         for Overlaid { label, .. } in &mut self.0 {
             if let Form::Plain = label.form {
@@ -139,7 +141,8 @@ impl<'m> Overlay<'m> {
 /// Key and value of an attribute.
 pub(super) type Pair<'m> = (&'m [u8], Text<'m>);
 
-/// The labels of the current point. The memory is reused for the next point.
+/// The labels of the current point: first its attributes, then the resulting label set. The memory
+/// is reused for the next point.
 #[derive(Debug, Default)]
 pub(super) struct LabelSet<'m> {
     /// Keys and values of the attributes, in message order.
@@ -156,7 +159,7 @@ impl<'m> LabelSet<'m> {
         self.attributes.clear();
     }
 
-    /// Adds an attribute of the current point.
+    /// Adds an attribute of the current point; keys may repeat and may be in any order.
     pub(super) fn push(&mut self, key: &'m [u8], value: Text<'m>) {
         self.attributes.push((key, value));
     }
@@ -172,7 +175,8 @@ impl<'m> LabelSet<'m> {
         (&self.attributes, &mut self.all)
     }
 
-    /// Computes the labels from the attributes and the overlay.
+    /// Computes the labels from the attributes and the overlay; fails if a key cannot be translated
+    /// to a label name.
     pub(super) fn finish(
         &mut self,
         (names, translation): (&mut LabelNames<'m>, &Translation),
@@ -221,7 +225,7 @@ impl<'m> LabelSet<'m> {
         Ok(())
     }
 
-    /// Joins the values of labels with equal names.
+    /// Joins the values of adjacent labels with equal names by semicolons, as upstream does.
     #[cold]
     fn join(&mut self, made: &mut Made) {
         let mut joined: Vec<Label<'m>> = Vec::with_capacity(self.own.len());
@@ -271,7 +275,7 @@ impl<'m> LabelSet<'m> {
         self.all.extend(own);
     }
 
-    /// Sets a label in the complete list, and returns its index.
+    /// Sets a label in the complete list, in sorted position, and returns its index.
     pub(super) fn set(&mut self, name: &'static str, value: Text<'m>, made: &Made) -> usize {
         let name = name.as_bytes();
         let label = Label::plain(Text::Message(name), value, Source::Other);

@@ -17,7 +17,8 @@ use firn_model::metadata::MetricType;
 const DELTA: u64 = 1;
 const CUMULATIVE: u64 = 2;
 
-/// The metric whose points are being read.
+/// The metric whose points are being read, after its name was translated. Copied into the functions
+/// that decode points.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric<'m> {
     pub(super) name: Text<'m>,
@@ -34,7 +35,7 @@ pub(super) struct Metric<'m> {
 /// suffix.
 pub(super) type NameParts<'m> = (&'m [u8], &'m [u8], NamedKind);
 
-/// Cached results for a metric that occurred before in the request, in another resource.
+/// Cached results for a metric that occurred before in the request, usually in another resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownMetric<'m> {
     /// The translated name.
@@ -43,7 +44,7 @@ pub(super) struct KnownMetric<'m> {
     said: Option<(&'m [u8], MetricType)>,
 }
 
-/// The fields of a `Metric` message; the data is not decoded.
+/// The fields of a `Metric` message that are needed before its points; the data is not decoded.
 #[derive(Default)]
 pub(super) struct Parts<'m> {
     name: &'m [u8],
@@ -105,7 +106,8 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
-    /// Translates the metric and computes its overlay of labels.
+    /// Translates the metric and computes its overlay of labels, which is the same for all its
+    /// points.
     fn named(
         &mut self,
         parts: &Parts<'m>,

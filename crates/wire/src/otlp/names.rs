@@ -10,7 +10,7 @@
 
 use super::translation::Translation;
 
-/// The kind of a metric, as far as it affects the suffix of its name.
+/// The kind of a metric, as far as it affects the suffix of the translated name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NamedKind {
     /// A monotonic sum: suffix `_total`.

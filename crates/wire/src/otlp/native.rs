@@ -34,7 +34,8 @@ pub(super) struct Standing {
     pub is_delta: bool,
 }
 
-/// Converts an exponential point to a native histogram.
+/// Converts an exponential point to a native histogram; fails if the scale is too coarse or the
+/// counts are inconsistent.
 pub(super) fn exponential(
     point: &ExponentialPoint,
     standing: Standing,
@@ -77,7 +78,8 @@ pub(super) fn exponential(
     )
 }
 
-/// Converts an explicit point to a native histogram with custom buckets.
+/// Converts an explicit point to a native histogram with custom buckets; fails if the result is
+/// invalid.
 pub(super) fn custom(point: &ExplicitPoint, standing: Standing) -> Result<Histogram, Trouble> {
     let (positive_spans, positive) = layout(&point.counts, |i| i as i64)?;
     finish(

@@ -20,7 +20,7 @@ use crate::remote_write::Charges;
 /// Largest number of cached orders: an application has about ten sets of keys.
 const ORDERS_MAX: usize = 16;
 
-/// A label of a cached order.
+/// A label of a cached order, which refers to attributes and overlay by index.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'m> {
     /// The label of the overlay with this index.
@@ -33,7 +33,7 @@ enum Piece<'m> {
     },
 }
 
-/// A cached order.
+/// A cached order: the labels that a sequence of attribute keys becomes.
 #[derive(Debug)]
 struct Order<'m> {
     /// Keys of the attributes in message order.
@@ -41,7 +41,7 @@ struct Order<'m> {
     pieces: Vec<Piece<'m>>,
 }
 
-/// The cached orders of one request.
+/// The cached orders of one request, valid for one set of overlay names.
 #[derive(Debug, Default)]
 pub(super) struct Orders<'m> {
     /// The overlay that was in effect for the cached orders.

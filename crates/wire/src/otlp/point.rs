@@ -19,7 +19,7 @@ pub(super) const PARTS_MAX: usize = 4096;
 /// Largest number of buckets of one side, or of quantiles: more than any client creates.
 const BUCKETS_MAX: usize = 1 << 16;
 
-/// Fields that points of all kinds share.
+/// Fields that points of all kinds share, besides their times. Reused for all points of a request.
 #[derive(Debug, Default)]
 pub(super) struct Frame<'m> {
     /// Undecoded `KeyValue` messages.
@@ -30,7 +30,7 @@ pub(super) struct Frame<'m> {
     pub is_stale: bool,
 }
 
-/// The time range that a point covers, in nanoseconds since the Unix epoch.
+/// The time range that a point covers, in nanoseconds since the Unix epoch, as sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Start time; zero if it is unknown.
@@ -39,7 +39,7 @@ pub struct Times {
     pub time: u64,
 }
 
-/// The value of a number point in its original type.
+/// The value of a number point in its original type, so that integer deltas add up exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A 64-bit integer.
@@ -58,7 +58,7 @@ impl Number {
     }
 }
 
-/// A point of a gauge or a sum.
+/// A point of a gauge or a sum, without its attributes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberPoint {
     /// Start and end time.
@@ -67,7 +67,8 @@ pub struct NumberPoint {
     pub value: Number,
 }
 
-/// A point of a histogram with explicit bounds.
+/// A point of a histogram with explicit bounds, without its attributes. Reused for all points of a
+/// request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExplicitPoint {
     /// Start and end time.
@@ -82,7 +83,8 @@ pub struct ExplicitPoint {
     pub counts: Vec<u64>,
 }
 
-/// Exponential buckets of one sign: the bounds grow by a constant factor.
+/// Exponential buckets of one sign: the bounds grow by a constant factor, which the scale of the
+/// point determines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     /// Index of the first bucket.
@@ -91,7 +93,7 @@ pub struct Buckets {
     pub counts: Vec<u64>,
 }
 
-/// A point of an exponential histogram.
+/// A point of an exponential histogram, without its attributes. Reused for all points of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialPoint {
     /// Start and end time.
@@ -112,7 +114,7 @@ pub struct ExponentialPoint {
     pub negative: Buckets,
 }
 
-/// A point of a summary.
+/// A point of a summary, without its attributes. Reused for all points of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SummaryPoint {
     pub times: Times,
@@ -150,7 +152,8 @@ fn push_bucket<T>(buckets: &mut Vec<T>, bucket: T) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Numbers of the shared fields, which differ between the kinds of points.
+/// Numbers of the shared fields, which differ between the kinds of points; times have the same
+/// numbers in all of them.
 struct Places {
     attributes: u32,
     exemplars: Option<u32>,

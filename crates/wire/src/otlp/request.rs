@@ -38,7 +38,8 @@ pub(super) const SERVICE_NAME: &[u8] = b"service.name";
 pub(super) const SERVICE_NAMESPACE: &[u8] = b"service.namespace";
 pub(super) const SERVICE_INSTANCE: &[u8] = b"service.instance.id";
 
-/// The state of a request that is being decoded into a batch.
+/// The state of a request that is being decoded: options, output batches, caches, and working
+/// memory for the current point.
 pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) reader: &'d Reader<'a>,
     pub(super) deltas: Deltas<'a>,
@@ -68,7 +69,8 @@ pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) series_count: usize,
 }
 
-/// The resource whose points are being read.
+/// The resource whose points are being read, with the labels that identify it and those promoted
+/// from its attributes.
 pub(super) struct Resource<'m> {
     pub(super) attributes: Vec<(&'m [u8], Text<'m>)>,
     pub(super) job: Option<Text<'m>>,
@@ -79,7 +81,7 @@ pub(super) struct Resource<'m> {
     pub(super) span: Option<(u64, u64)>,
 }
 
-/// Properties that all metrics of a scope share.
+/// Properties that all metrics of a scope share: overlay of labels and stream identity.
 pub(super) struct Scope<'m> {
     pub(super) overlay: Overlay<'m>,
     pub(super) stream: Stream,
@@ -135,7 +137,8 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         (self.made.into_bytes(), self.counts)
     }
 
-    /// Counts `count` rejected points.
+    /// Counts `count` rejected points under the reason of `offence`, whose text is kept for the
+    /// first one.
     pub(super) fn refuse(&mut self, count: usize, offence: Offence) {
         let (at, refusal) = (self.keys.len(), offence.refusal);
         self.counts
@@ -143,7 +146,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             .add(at, refusal, count, || offence.message);
     }
 
-    /// Returns an attribute value as text.
+    /// Returns an attribute value as text, and charges its memory if it had to be generated.
     pub(super) fn text(&mut self, value: &'m [u8]) -> Result<Text<'m>, Trouble> {
         let before = self.made.len();
         let text = value::text(value, self.limits.label_value_bytes_max, &mut self.made)?;
@@ -218,7 +221,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         Ok(resource)
     }
 
-    /// Encodes the labels of an overlay that have no encoding yet.
+    /// Encodes the labels of an overlay that have no encoding yet, after reserving their memory.
     pub(super) fn form(&mut self, overlay: &mut Overlay<'m>) -> Result<(), WireError> {
         self.charges.add(overlay.plain_bytes())?;
         overlay.form(&mut self.made);
@@ -329,7 +332,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
 }
 
 impl<'m> Resource<'m> {
-    /// Adds the labels that identify the resource to the overlay.
+    /// Adds the labels `job` and `instance`, which identify the resource, to the overlay.
     pub(super) fn identify(&self, overlay: &mut Overlay<'m>, made: &Made) {
         for (label, value) in [("instance", self.instance), ("job", self.job)] {
             if let Some(value) = value {
@@ -344,7 +347,7 @@ impl<'m> Resource<'m> {
     }
 }
 
-/// Reads the bytes of a length-delimited field.
+/// Reads the bytes of a length-delimited field; fails for another wire type.
 pub(super) fn text<'m>(
     wire_type: WireType,
     cursor: &mut Cursor<'m>,

@@ -2,11 +2,11 @@
 
 use super::field as f;
 
-/// A message type with its fields.
+/// A message type, described by its fields. The tables are constants that refer to each other.
 #[derive(Debug)]
 pub(super) struct Message(pub &'static [Field]);
 
-/// A field of a message.
+/// A field of a message, with its names in JSON and its number in protobuf.
 #[derive(Debug)]
 pub(super) struct Field {
     /// Name of the field in JSON (lower camel case).
@@ -21,7 +21,7 @@ pub(super) struct Field {
     pub is_list: bool,
 }
 
-/// The type of a field, which decides how its JSON value is encoded.
+/// The type of a field, which decides how its JSON value is parsed and encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// A nested message.

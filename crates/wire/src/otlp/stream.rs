@@ -6,7 +6,8 @@
 use super::text::{Made, Text};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The identity of a stream, or of a resource, scope or metric that contains it.
+/// The identity of a metric stream, or of a resource, scope or metric that contains it. Equal
+/// identities mean the same stream in all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stream(u128);
 

@@ -8,7 +8,7 @@ use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashSet;
 
-/// Collects the samples and their series.
+/// Collects the `target_info` samples of one request and ends their series, without duplicates.
 pub(super) struct TargetInfo<'d> {
     batch: &'d mut Batch,
     keys: Vec<u8>,
@@ -51,7 +51,7 @@ impl<'d> TargetInfo<'d> {
         }
     }
 
-    /// Moves the keys into the batch.
+    /// Moves the keys into the batch, which is complete afterwards.
     pub(super) fn finish(self) {
         self.batch.put_message(self.keys, KEY_FORMAT);
     }

@@ -3,7 +3,7 @@
 
 use crate::remote_write::{begin_label, push_label};
 
-/// A name or a value of a label.
+/// A name or a value of a label: a slice of the message where possible, or else a generated text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'m> {
     /// A slice of the message.
@@ -48,12 +48,12 @@ impl Made {
         Self { bytes }
     }
 
-    /// Returns the memory, for the next request.
+    /// Returns the memory, so that the decoder can reuse it for the next request.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Returns the bytes of a text.
+    /// Returns the bytes of a text, which is a slice of the message or of this buffer.
     #[inline]
     pub(super) fn get<'a>(&'a self, text: Text<'a>) -> &'a [u8] {
         match text {
@@ -65,14 +65,14 @@ impl Made {
         }
     }
 
-    /// Appends a text and returns its range.
+    /// Appends a text to the buffer and returns its range.
     pub(super) fn push(&mut self, text: &[u8]) -> Text<'static> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
         self.since(start)
     }
 
-    /// Appends the encoding of a label in a key.
+    /// Appends the encoding of a label in a key, and returns its range.
     pub(super) fn label(&mut self, name: Text<'_>, value: Text<'_>) -> Text<'static> {
         // The buffer cannot be read and extended at the same time.
         let mut label = Vec::new();

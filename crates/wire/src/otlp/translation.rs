@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-/// Translation of metric and label names, with the names of the `translation_strategy` setting.
+/// Translation of metric and label names, with the values of the `translation_strategy` setting.
+/// The default is that of upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Replaces characters outside the legacy character set by underscores; adds suffixes for unit
@@ -54,7 +55,7 @@ impl Strategy {
     }
 }
 
-/// The attributes of a resource that become labels of its series.
+/// The attributes of a resource that become labels of its series; none by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promotion {
     /// Only the attributes with these keys.
@@ -79,7 +80,8 @@ impl Promotion {
     }
 }
 
-/// Options of the translation from metrics to series. The default equals upstream's.
+/// Options of the translation from metrics to series, from the `otlp` section of the configuration.
+/// The default equals upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// Translation of names: `translation_strategy`.

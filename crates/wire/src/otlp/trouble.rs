@@ -3,7 +3,8 @@
 use crate::error::WireError;
 use crate::remote_write::{Offence, Refusal};
 
-/// The reason why a part of the request cannot be decoded, and the extent of the failure.
+/// The reason why a part of the request cannot be decoded, and the extent of the failure: a point,
+/// or the whole request.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The message as a whole is malformed or exceeds a limit.

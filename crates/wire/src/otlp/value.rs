@@ -15,7 +15,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 /// Largest nesting depth of lists and maps.
 const DEPTH_MAX: usize = 16;
 
-/// A value whose parts are not decoded. If several exclusive fields are present, the last one wins.
+/// An attribute value whose parts are not decoded. If several exclusive fields are present, the
+/// last one wins, as in every `oneof`.
 #[derive(Clone, Copy, Debug)]
 enum Value<'m> {
     None,
@@ -28,7 +29,7 @@ enum Value<'m> {
     Bytes(&'m [u8]),
 }
 
-/// An attribute with its key; the value is not decoded.
+/// A decoded `KeyValue`: the key of an attribute, and its value as an undecoded message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attribute<'m> {
     /// The key of the attribute.
@@ -37,7 +38,7 @@ pub(super) struct Attribute<'m> {
     pub value: &'m [u8],
 }
 
-/// Decodes a `KeyValue` message.
+/// Decodes a `KeyValue` message, with a fast path for short ones.
 #[inline]
 pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     // The form in which all senders encode a short attribute.
@@ -144,7 +145,7 @@ fn read(message: &[u8]) -> Result<Value<'_>, Trouble> {
     Ok(value)
 }
 
-/// Formats a number like ECMAScript.
+/// Formats a number like ECMAScript, without an exponent between 1e-6 and 1e21.
 fn double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -179,7 +180,7 @@ fn check_end(at: usize, end: usize) -> Result<(), Trouble> {
     }
 }
 
-/// Writes JSON like Go, with sorted keys.
+/// Writes JSON like Go, with sorted keys, and stops at the length limit.
 struct Json<'o> {
     out: &'o mut Vec<u8>,
     /// Largest length of the buffer after the text.

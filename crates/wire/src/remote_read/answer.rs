@@ -30,7 +30,8 @@ fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {
     others.for_each(|(name, value)| put(name, value));
 }
 
-/// Builds a `SAMPLES` response, which is one message.
+/// Builds a `SAMPLES` response, which is one message with the results of all queries and is held in
+/// memory as a whole.
 #[derive(Debug, Default)]
 pub struct SampleMessage {
     message: Vec<u8>,
@@ -76,7 +77,7 @@ impl SampleMessage {
         }
     }
 
-    /// Ends the result of the current query.
+    /// Ends the result of the current query; the next series belongs to the next query.
     pub fn end_query(&mut self) {
         put_bytes(&mut self.message, field::RESULTS, &self.result);
         self.result.clear();
@@ -92,13 +93,14 @@ impl SampleMessage {
         self.len() == 0
     }
 
-    /// Returns the compressed body of the response.
+    /// Returns the body of the response, compressed with snappy.
     pub fn finish(self) -> Vec<u8> {
         snappy::compress(&self.message)
     }
 }
 
-/// Builds a `STREAMED_XOR_CHUNKS` response, frame by frame.
+/// Builds a `STREAMED_XOR_CHUNKS` response, frame by frame, so that the response can be sent while
+/// it grows.
 #[derive(Debug)]
 pub struct ChunkFrames {
     bytes_max: usize,

@@ -9,7 +9,8 @@ use firn_model::sample::TimeRange;
 /// The accepted response types in order of preference: chunks, then samples.
 const ACCEPTED: [u8; 2] = [1, 0];
 
-/// A read request with one query.
+/// A read request with one query, which this server sends to a remote-read endpoint. Both response
+/// types are accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Time range of the query, both ends included.
@@ -21,7 +22,7 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Encodes the compressed body of the request.
+    /// Encodes the body of the request, compressed with snappy.
     pub fn encode(&self) -> Vec<u8> {
         let (start, end) = (self.range.min as u64, self.range.max as u64);
         let (mut query, mut part) = (Vec::new(), Vec::new());

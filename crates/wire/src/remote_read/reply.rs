@@ -28,7 +28,7 @@ const SAMPLE_BYTES: usize = size_of::<Sample>();
 /// Memory of a decoded series in bytes, without labels and samples.
 const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
 
-/// One sample of a decoded series.
+/// One sample of a decoded series, a float or a histogram, with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Timestamp in milliseconds.
@@ -41,7 +41,8 @@ pub struct Sample {
     pub histogram: Option<Arc<Histogram>>,
 }
 
-/// A decoded series with its samples.
+/// A decoded series with its samples, whose timestamps strictly ascend. Series of several sources
+/// can be merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadSeries {
     /// Labels of the series.
@@ -70,7 +71,7 @@ impl ReadSeries {
         self.settle();
     }
 
-    /// Appends the series to `into`.
+    /// Appends the series with all its samples to `into`, as one new series.
     pub fn push_to(&self, into: &mut SeriesBatch) {
         let times: Vec<_> = self.samples.iter().map(|sample| sample.time).collect();
         let values: Vec<_> = self.samples.iter().map(|sample| sample.value).collect();
@@ -102,7 +103,8 @@ impl ReadSeries {
     }
 }
 
-/// Collects the series of a response of either type.
+/// Collects the series of a response of either type, and drops samples outside of the requested
+/// range.
 #[derive(Debug)]
 struct Taking {
     range: TimeRange,
@@ -115,7 +117,8 @@ impl Taking {
         Self { range, series }
     }
 
-    /// Starts a series, unless the current one has the same labels.
+    /// Starts a series, unless the current one has the same labels; fails if the memory budget is
+    /// exhausted.
     fn begin(&mut self, labels: Labels, memory: &mut Reservation) -> Result<(), Error> {
         if self.series.last().is_some_and(|last| last.labels == labels) {
             return Ok(());
@@ -220,7 +223,8 @@ fn sampled_series(
 /// A frame, and the bytes after it.
 type Split<'b> = (&'b [u8], &'b [u8]);
 
-/// Decodes a `STREAMED_XOR_CHUNKS` response that arrives in pieces of any size.
+/// Decodes a `STREAMED_XOR_CHUNKS` response that arrives in pieces of any size. Buffers at most one
+/// incomplete frame.
 #[derive(Debug)]
 pub struct FrameReader {
     taking: Taking,

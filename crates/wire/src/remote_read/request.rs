@@ -17,7 +17,7 @@ const QUERIES_MAX: usize = 1_000;
 /// Largest number of matchers of a query, and of accepted response types.
 const MATCHERS_MAX: usize = 1_000;
 
-/// The type of a response.
+/// The type of a response, chosen by [`ReadRequest::response_type`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
     /// All samples in one message.
@@ -26,7 +26,7 @@ pub enum ResponseType {
     StreamedXorChunks,
 }
 
-/// A decoded read request.
+/// A decoded read request, whose numbers of queries and matchers are limited.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadRequest {
     /// Queries, whose results are returned in the same order.
@@ -35,7 +35,7 @@ pub struct ReadRequest {
     accepted: Vec<u64>,
 }
 
-/// One query of a read request.
+/// One query of a read request: a time range and matchers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadQuery {
     /// Time range of the query, narrowed to that of its hints if there are any.
@@ -74,7 +74,7 @@ impl ReadRequest {
     }
 }
 
-/// Decodes the compressed body of a request.
+/// Decodes the compressed body of a request; fails if it is malformed or exceeds a limit.
 pub fn decode(body: &[u8]) -> Result<ReadRequest, Error> {
     let mut message = Vec::new();
     snappy::decompress(body, MESSAGE_BYTES_MAX, &mut message)?;
@@ -120,7 +120,7 @@ fn push_accepted(request: &mut ReadRequest, number: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The hints of a query.
+/// The hints of a query, as far as they are used.
 #[derive(Default)]
 struct Hints {
     start: TimestampMs,

@@ -16,7 +16,8 @@ pub(crate) const EXEMPLAR_BYTES: usize = 40;
 /// Step in which memory is reserved: a request of 2,000 samples needs two.
 const RESERVE_STEP_BYTES: usize = 64 << 10;
 
-/// The memory of the batch of one request.
+/// The memory account of one request's batch. Decoders add to it before they allocate, so that
+/// limits hold for any input.
 pub(crate) struct Charges<'d> {
     limit: usize,
     memory: Option<&'d mut Reservation>,

@@ -7,7 +7,8 @@ use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// Counts and time range of a request. No request has counts that exceed 32 bits.
+/// Counts and time range of a request, which queues and senders use for metrics and for dropping
+/// old requests. No request has counts that exceed 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Number of float samples.

@@ -15,7 +15,7 @@ use crate::protobuf::{Cursor, WireType, put_key, put_varint};
 use firn_model::labels::LabelsRef;
 use std::cmp::Ordering;
 
-/// The labels to add to series.
+/// The labels to add to series, encoded once for all requests. Created from the external labels.
 #[derive(Clone, Debug)]
 pub struct Extra {
     /// Labels sorted by name.
@@ -149,7 +149,7 @@ fn has_label(rest: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// Compares bytes; most names already differ in the first one.
+/// Compares names by bytes; most of them already differ in the first one.
 #[inline]
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     one.first().cmp(&other.first()).then_with(|| one.cmp(other))

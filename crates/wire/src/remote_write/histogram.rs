@@ -62,7 +62,7 @@ pub(super) fn memory_bytes(message: &[u8]) -> Result<usize, WireError> {
     Ok(bytes)
 }
 
-/// The decoded fields of a message, with both kinds of counts.
+/// The decoded fields of a message, with both kinds of counts, of which the last one sent is used.
 #[derive(Default)]
 struct Fields {
     is_float: bool,
@@ -76,14 +76,14 @@ struct Fields {
     start_time: i64,
 }
 
-/// The buckets of one sign, in both representations.
+/// The buckets of one sign, in both representations, of which one is used.
 #[derive(Default)]
 struct Buckets {
     deltas: Vec<i64>,
     counts: Vec<f64>,
 }
 
-/// Decodes a histogram without validating it.
+/// Decodes a histogram without validating it; fails only if the message is malformed.
 pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {
@@ -217,7 +217,7 @@ fn double(wire_type: WireType, cursor: &mut Cursor<'_>) -> Result<f64, WireError
     cursor.double()
 }
 
-/// Reads one value, or many packed ones.
+/// Reads one bucket delta, or many packed ones, and appends them to `into`.
 fn deltas(
     into: &mut Vec<i64>,
     wire_type: WireType,
@@ -234,7 +234,7 @@ fn deltas(
     Ok(())
 }
 
-/// Reads one value, or many packed ones.
+/// Reads one float, or many packed ones, and appends them to `into`.
 fn doubles(
     into: &mut Vec<f64>,
     wire_type: WireType,

@@ -54,7 +54,8 @@ const SHOWN_REFS_MAX: usize = 64;
 /// Memory for decoding one packed reference beyond the message: its number, and half of a pair.
 const REF_BYTES: usize = size_of::<u32>() + size_of::<Pair<'static>>() / 2;
 
-/// The metadata of a series: the number of the type, and references to help and unit.
+/// The metadata of a series: the number of the type, and references to the symbols of help and
+/// unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Said {
     kind: u64,
@@ -62,7 +63,7 @@ struct Said {
     unit: u32,
 }
 
-/// The parts of a series that are not in the batch.
+/// The parts of a series that are not in the batch, collected before its labels are resolved.
 #[derive(Default)]
 struct Parts<'m> {
     refs: Refs<'m>,
@@ -78,7 +79,7 @@ struct Parts<'m> {
 /// write them, or else a copy.
 type Refs<'m> = Cow<'m, [u8]>;
 
-/// The state of a request that is being decoded into a batch.
+/// The state of a request that is being decoded into a batch, with the symbol table of its message.
 pub(super) struct Interned<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
@@ -388,7 +389,7 @@ impl<'d> Interned<'d> {
     }
 }
 
-/// A series with one float sample in the form of Go's encoder.
+/// A series with one float sample in the form of Go's encoder, which takes the fast path.
 struct Plain<'m> {
     refs: &'m [u8],
     time: i64,
@@ -422,7 +423,7 @@ fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
     })
 }
 
-/// Decodes a `Metadata` message.
+/// Decodes a `Metadata` message; absent fields are zero, which refers to the empty symbol.
 #[inline]
 fn said(message: &[u8]) -> Result<Said, WireError> {
     let mut said = Said::default();
@@ -461,7 +462,8 @@ fn numbers(refs: &[u8]) -> Result<Vec<u32>, WireError> {
 /// Name and value of a label.
 type Pair<'m> = (&'m [u8], &'m [u8]);
 
-/// Resolves and validates the labels and metadata of a series.
+/// Resolves and validates the labels and metadata of a series; returns the reason if it must be
+/// rejected.
 fn judge<'m>(
     (refs, said): (&[u32], Said),
     (message, symbols): (&'m [u8], &Symbols),

@@ -19,7 +19,7 @@ use firn_model::labels::METRIC_NAME;
 /// and node names would go through `memcpy`, which costs 6 ns for each sample.
 const MOVE_BYTES: usize = 64;
 
-/// The result of copying the labels of a series.
+/// The result of copying the labels of a series, which succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copied {
     /// True if the encoded labels equal the key that [`super::KEY_FORMAT`] makes of them. False for
@@ -104,7 +104,7 @@ impl<'m> Labels<'m, '_> {
         Some(2 + label_bytes)
     }
 
-    /// Copies a label of 128 bytes or more.
+    /// Copies a label of 128 bytes or more, whose lengths take several bytes.
     fn long_label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         self.has_long = true;
         let after_key = rest.get(1..limit)?;
@@ -139,7 +139,7 @@ impl<'m> Labels<'m, '_> {
         Some(())
     }
 
-    /// Appends `count` bytes from the start of `rest`.
+    /// Appends `count` bytes from the start of `rest` by a fixed move if possible.
     #[inline]
     fn put(&mut self, rest: &[u8], count: usize) -> Option<()> {
         let out = self.out.get_mut(self.written..)?;

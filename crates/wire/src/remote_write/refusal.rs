@@ -37,7 +37,7 @@ pub enum Refusal {
     DeltaLimit,
 }
 
-/// The series that were rejected for one reason.
+/// The series that were rejected for one reason, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The reason for the rejection.

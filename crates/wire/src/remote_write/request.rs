@@ -17,7 +17,7 @@ use firn_model::sample::START_UNKNOWN;
 /// Field key of a sample in a series.
 const SAMPLE_KEY: u8 = 0x12;
 
-/// Counts of the parts of a request that are not in the batch.
+/// Counts of the parts of a request that are not in the batch: rejected series and exemplars.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) refused: Refusals,
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
     pub(crate) exemplars: usize,
 }
 
-/// The parts of a series after its leading labels.
+/// The parts of a series after its leading labels, which are decoded before the labels.
 #[derive(Default)]
 struct Parts {
     /// Number of samples in the batch.
@@ -40,7 +40,7 @@ struct Parts {
     lost: Option<(Error, usize)>,
 }
 
-/// The state of a request that is being decoded into a batch.
+/// The state of a version 1.0 request that is being decoded into a batch.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,

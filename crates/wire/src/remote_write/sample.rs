@@ -9,7 +9,7 @@ use firn_model::sample::START_UNKNOWN;
 const VALUE_KEY: u8 = 0x09;
 const TIME_KEY: u8 = 0x10;
 
-/// A decoded sample. Version 1.0 has no start timestamps.
+/// A decoded float sample of either version. Version 1.0 has no start timestamps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) time: i64,

@@ -19,7 +19,8 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// The boundaries between the original bodies in a merged request.
+/// The boundaries between the original bodies in a merged request, recorded by the code that merged
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seams {
     /// No boundaries: the request has a single origin.
@@ -32,7 +33,7 @@ pub enum Seams {
     Series(Vec<u32>),
 }
 
-/// One of the bodies in a concatenated request.
+/// One of the bodies in a concatenated request, with the sizes that are needed to split it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// Uncompressed size of its message in bytes.
@@ -43,11 +44,11 @@ pub struct Joined {
     pub contents: Contents,
 }
 
-/// A body with its contents.
+/// A complete request body, with the counts of its contents.
 type Part = (Vec<u8>, Contents);
 
 impl Seams {
-    /// Returns whether the request has a single origin.
+    /// Returns whether the request has a single origin and cannot be split.
     pub fn is_none(&self) -> bool {
         match self {
             Self::None => true,
@@ -143,7 +144,8 @@ fn reader(version: Version) -> Reader {
     }
 }
 
-/// Encodes a request of the series with these numbers.
+/// Encodes a request of this version with the series that have these numbers, and counts its
+/// contents.
 fn part(version: Version, batch: &Batch, numbers: Range<usize>, said: &MetadataBatch) -> Part {
     let contents = Contents::of(batch, numbers.clone());
     let body = match version {

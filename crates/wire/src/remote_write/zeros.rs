@@ -15,7 +15,8 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use rustc_hash::FxHashMap;
 
-/// Creates the zeros of one request after another and reuses its memory.
+/// Creates the zero samples of one request after another and reuses its memory. The pipeline stores
+/// them before the request.
 #[derive(Debug, Default)]
 pub struct Zeros {
     batch: Batch,
@@ -96,7 +97,7 @@ fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
     is_there
 }
 
-/// The timestamps of a series that occurred so far.
+/// The timestamps of a series that occurred so far in the request.
 #[derive(Default)]
 struct Ends {
     /// Timestamp of the oldest sample.

@@ -24,7 +24,7 @@ use firn_model::histogram::ResetHint;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
 
-/// Reads the series of a block in order.
+/// Reads the series of a block in order, or one series by its number. Deleted samples are left out.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     index: IndexReader<R>,
@@ -89,7 +89,8 @@ impl<R: Ranges> BlockReader<R> {
     }
 }
 
-/// A series of a block: its labels, and an iteration over its samples.
+/// A series of a block: its labels, and an iteration over its samples. Borrows the reader, so that
+/// one series is open at a time.
 #[derive(Debug)]
 pub struct BlockSeries<'b, R> {
     index: &'b str,
@@ -136,7 +137,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
         self.series.labels()
     }
 
-    /// Returns the index entries of the chunks.
+    /// Returns the index entries of the chunks, including those with deleted samples.
     pub fn chunks(&self) -> &[ChunkMeta] {
         &self.series.chunks
     }

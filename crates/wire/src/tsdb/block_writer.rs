@@ -26,7 +26,7 @@ use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Options for writing a block.
+/// Options for writing a block: its name, its time range, and limits of size and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
     /// Name of the block.
@@ -62,7 +62,8 @@ impl BlockOptions {
     }
 }
 
-/// Writes a block series by series.
+/// Writes a block series by series into a [`BlockFolder`]. The block is valid only after
+/// [`BlockWriter::finish`].
 #[derive(Debug)]
 pub struct BlockWriter<F> {
     folder: F,

@@ -11,7 +11,8 @@ pub(super) const UVARINT_BYTES_MAX: usize = 10;
 
 type Read<T> = Result<T, Malformed>;
 
-/// Reads values from the front of a slice.
+/// Reads values from the front of a slice. Methods fail with [`Malformed::CutShort`] if the slice
+/// is too short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'b> {
     rest: &'b [u8],
@@ -68,7 +69,7 @@ impl<'b> Cursor<'b> {
         self.be64().map(f64::from_bits)
     }
 
-    /// Reads an unsigned varint.
+    /// Reads an unsigned varint; fails if it has more than 64 bits.
     #[inline]
     pub fn uvarint(&mut self) -> Read<u64> {
         let mut value = 0u64;
@@ -90,7 +91,7 @@ impl<'b> Cursor<'b> {
         self.uvarint().map(from_zigzag)
     }
 
-    /// Reads a length and returns that many bytes.
+    /// Reads a length and returns that many bytes; fails if fewer remain.
     pub fn prefixed(&mut self) -> Read<&'b [u8]> {
         let count = self.uvarint()?;
         self.take(usize::try_from(count).map_err(|_| Malformed::CutShort)?)
@@ -137,13 +138,13 @@ pub(super) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the checksum of the bytes of `out` from `start` on.
+/// Appends the checksum of the bytes of `out` from `start` to its end.
 pub(super) fn push_checksum(out: &mut Vec<u8>, start: usize) {
     let sum = checksum(out.get(start..).unwrap_or_default());
     out.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns the CRC-32C of `bytes`.
+/// Returns the CRC-32C of `bytes`, the checksum of all files of a folder.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }

@@ -2,7 +2,8 @@
 
 use firn_model::error::{Error, ErrorKind};
 
-/// The reason why a file of a folder cannot be read, or a block cannot be written.
+/// The reason why a file of a folder cannot be read, or a block cannot be written. Errors of files
+/// contain the name and the offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TsdbError {
     /// The content of a file is invalid.
@@ -62,7 +63,7 @@ impl From<TsdbError> for Error {
     }
 }
 
-/// An error in bytes whose file the reader does not know.
+/// An error in bytes whose file the decoder does not have; the caller adds name and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The bytes end before the encoded value does.

@@ -3,7 +3,7 @@
 use super::error::TsdbError;
 use firn_model::error::Error;
 
-/// A file of a block that is being written.
+/// A file of a block that is being written, including scratch files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockFile {
     /// A segment of chunks; the first has number 1.
@@ -22,7 +22,7 @@ pub enum BlockFile {
 }
 
 impl BlockFile {
-    /// Returns the path of the file in the folder.
+    /// Returns the path of the file, relative to the folder of the block.
     pub fn path(self) -> String {
         match self {
             BlockFile::Chunks(number) => format!("chunks/{number:06}"),
@@ -40,7 +40,8 @@ impl BlockFile {
     }
 }
 
-/// The destination of a block, implemented by the caller. Files begin empty and only grow.
+/// The destination of a block, implemented by the caller. Files begin empty and only grow; only
+/// scratch files are read back.
 pub trait BlockFolder {
     /// Appends to a file, and creates it if it does not exist.
     fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error>;
@@ -52,7 +53,7 @@ pub trait BlockFolder {
 /// Size of the buffer that is filled before the caller is called, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A buffered file that is being written.
+/// A buffered file that is being written; the caller must flush it at the end.
 #[derive(Debug)]
 pub(super) struct Output {
     file: BlockFile,
@@ -84,7 +85,7 @@ impl Output {
         }
     }
 
-    /// Appends zeros up to a multiple of `align`.
+    /// Appends zeros up to a multiple of `align` bytes.
     pub fn pad<F: BlockFolder>(&mut self, folder: &mut F, align: u64) -> Result<(), TsdbError> {
         let zeros = self.len().next_multiple_of(align) - self.len();
         self.push(folder, &vec![0; zeros as usize])
@@ -103,7 +104,7 @@ impl Output {
     }
 }
 
-/// A sequential reader of a scratch file.
+/// A sequential reader of a scratch file, which buffers one piece of it.
 #[derive(Debug)]
 pub(super) struct Scratch {
     file: BlockFile,

@@ -137,7 +137,7 @@ impl<R: Ranges> File<R> {
     }
 }
 
-/// A buffer with the most recently read piece of a file.
+/// A buffer with the most recently read piece of a file, which serves sequential reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     start: u64,

@@ -3,7 +3,7 @@
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 
-/// The value of a sample.
+/// The value of a sample; histograms are boxed because floats are much more frequent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A float, which may be a staleness marker.
@@ -12,7 +12,7 @@ pub enum Value {
     Histogram(Box<Histogram>),
 }
 
-/// A sample of a series.
+/// A sample of a series, as read from a chunk or a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Timestamp in milliseconds.

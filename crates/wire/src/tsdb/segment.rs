@@ -27,7 +27,7 @@ const ENCODING_BYTES: u64 = 1;
 /// blocks have passed.
 pub(super) const CHUNK_BYTES_MAX: u64 = 128 << 20;
 
-/// The segments of a block, with validated headers.
+/// The segments of a block, whose headers were validated; the caller provides the files.
 #[derive(Debug)]
 pub struct Segments<R> {
     files: Vec<File<R>>,

@@ -18,7 +18,8 @@ const VERSION: u8 = 1;
 /// Size of the file header, which the checksum does not cover, in bytes.
 const HEADER_BYTES: usize = 5;
 
-/// Deleted intervals, by the number of the series in the index.
+/// Deleted intervals of a block, by the number of the series in the index. Held in memory
+/// completely.
 #[derive(Clone, Debug, Default)]
 pub struct Tombstones {
     by_series: FxHashMap<u64, Intervals>,

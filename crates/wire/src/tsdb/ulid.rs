@@ -24,7 +24,7 @@ impl fmt::Display for Ulid {
     }
 }
 
-/// The error that a text is not a valid [`Ulid`].
+/// The error that a text is not a valid [`Ulid`], because of its length, a letter or its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a ULID has 26 letters of base 32 and 128 bits")]
 pub struct NoUlid;

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Error text for a body without `# EOF`.
 const END_MISSING: &str = "data does not end with # EOF";
 
-/// The field of a metadata line: the keyword after the hash.
+/// The field of a metadata line: the keyword between the hash and the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaField {
     Type,
@@ -22,14 +22,14 @@ pub(super) enum MetaField {
     Unit,
 }
 
-/// Value and timestamp of an exemplar.
+/// Value and timestamp of an exemplar; its labels are in [`Line::exemplar_offsets`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     pub value: f64,
     pub time: Option<TimestampMs>,
 }
 
-/// The current line, and the parts of earlier metadata lines that still apply.
+/// The current line, and the parts of earlier metadata lines that still apply to it.
 #[derive(Clone, Debug)]
 pub(super) struct Line<'t> {
     lexer: Lexer<'t>,

@@ -12,7 +12,7 @@ use firn_model::metadata::MetricType;
 /// Suffix of the names of samples whose value is a start time.
 pub(super) const CREATED: &[u8] = b"_created";
 
-/// Cache of the start times that were found by reading ahead.
+/// Cache of the start times that were found by reading ahead, for one body.
 #[derive(Clone, Debug)]
 pub(super) struct Starts<'t> {
     ahead: Line<'t>,

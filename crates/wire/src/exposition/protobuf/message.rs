@@ -14,7 +14,7 @@ type Read<T> = Result<T, ParseError>;
 const NEGATIVE: [&str; 3] = ["NegativeSpan", "NegativeDelta", "NegativeCount"];
 const POSITIVE: [&str; 3] = ["PositiveSpan", "PositiveDelta", "PositiveCount"];
 
-/// Converts a decoding error to the wording of Prometheus where it has one.
+/// Converts a decoding error to the wording of Prometheus where Prometheus has one.
 impl From<WireError> for ParseError {
     fn from(error: WireError) -> Self {
         ParseError::new(match error {
@@ -25,7 +25,7 @@ impl From<WireError> for ParseError {
     }
 }
 
-/// A metric family; its metrics are kept as undecoded messages.
+/// A metric family, reused for all families of a body; its metrics are kept as undecoded messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family<'t> {
     pub name: &'t [u8],
@@ -56,7 +56,8 @@ impl<'t> Family<'t> {
     }
 }
 
-/// One metric of a family. The type of the family decides which of the values is used.
+/// One metric of a family, reused for all metrics of a body. The type of the family decides which
+/// of the values is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metric<'t> {
     /// Undecoded messages, each with a name and a value.
@@ -85,7 +86,7 @@ pub(super) struct Summary {
     pub start: i64,
 }
 
-/// A histogram in classic form, native form or both.
+/// A histogram in classic form, native form or both; both forms share count, sum and start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram<'t> {
     pub count: u64,
@@ -102,7 +103,7 @@ pub(super) struct Histogram<'t> {
     pub exemplars: Vec<&'t [u8]>,
 }
 
-/// The native buckets of one sign.
+/// The native buckets of one sign: spans with integer deltas or float counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     pub spans: Vec<Span>,
@@ -110,7 +111,7 @@ pub(super) struct Side {
     pub counts: Vec<f64>,
 }
 
-/// A classic bucket with its cumulative count.
+/// A classic bucket with its cumulative count and an undecoded exemplar.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket<'t> {
     pub count: u64,
@@ -343,7 +344,7 @@ pub(super) fn label(message: &[u8]) -> Read<(Option<&[u8]>, &[u8])> {
     Ok((name, value))
 }
 
-/// The decoded fields of an exemplar.
+/// The decoded fields of an exemplar, which borrow from the body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exemplar<'t> {
     pub labels: Vec<(&'t [u8], &'t [u8])>,
@@ -380,7 +381,7 @@ fn exemplar<'t>(
     Ok(message)
 }
 
-/// Reads a `Timestamp` message and returns it in milliseconds.
+/// Reads a `Timestamp` message and returns it in milliseconds since the epoch.
 fn time(wire_type: WireType, cursor: &mut Cursor<'_>, name: &'static str) -> Read<i64> {
     let (mut seconds, mut nanos) = (0i64, 0i32);
     let mut cursor = Cursor::new(bytes(wire_type, cursor, name)?);

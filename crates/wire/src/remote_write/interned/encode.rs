@@ -16,7 +16,7 @@ use firn_model::metadata::{Metadata, MetadataBatch};
 use firn_model::sample::START_UNKNOWN;
 use std::collections::HashMap;
 
-/// The symbol table under construction.
+/// The symbol table under construction, which numbers each string once, by first use.
 #[derive(Default)]
 struct Table<'b> {
     numbers: HashMap<&'b [u8], u32>,

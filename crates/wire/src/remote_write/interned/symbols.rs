@@ -37,7 +37,7 @@ const GROW_BYTES: usize = 64 << 10;
 /// Marks the absence of a symbol.
 const NONE: u32 = u32::MAX;
 
-/// Position of a symbol in the message.
+/// Position of a symbol in the message, by offset and length.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: u32,
@@ -53,7 +53,8 @@ const LONG: u8 = 0x80;
 /// Memory of a symbol in bytes.
 pub(super) const SYMBOL_BYTES: usize = size_of::<Place>() + PIECE_BYTES;
 
-/// The symbols of a request. The memory is reused for the next one.
+/// The symbols of a request, with a piece for each of them. The memory is reused for the next
+/// request.
 #[derive(Debug, Default)]
 pub(in crate::remote_write) struct Symbols {
     places: Vec<Place>,
@@ -116,7 +117,8 @@ impl Symbols {
     }
 }
 
-/// The keys of a request, one after another. The memory after them may contain stale bytes.
+/// The keys of a request, one after another. The memory after the last key may contain stale bytes,
+/// and leaves space for a short label.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
@@ -125,7 +127,7 @@ pub(super) struct Keys {
     label: Vec<u8>,
 }
 
-/// The range of a written key, and its metric name.
+/// The range of a written key, and the symbol of its metric name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenKey {
     pub(super) start: usize,
@@ -148,7 +150,7 @@ impl Keys {
         self.written
     }
 
-    /// Returns the memory, with the keys at its start.
+    /// Returns the memory, with the keys at its start and possibly stale bytes after them.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

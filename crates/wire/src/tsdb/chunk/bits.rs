@@ -25,7 +25,7 @@ const fn mask(count: u32) -> u64 {
     }
 }
 
-/// Reads bits from front to back.
+/// Reads bits from front to back. Methods fail with [`Malformed::CutShort`] after the last bit.
 #[derive(Clone, Debug)]
 pub(super) struct BitReader<'b> {
     bytes: Cow<'b, [u8]>,
@@ -104,7 +104,8 @@ impl<'b> BitReader<'b> {
         Ok(ones)
     }
 
-    /// Reads a signed number of `count` bits whose range is -2^(count-1)+1..=2^(count-1).
+    /// Reads a signed number of `count` bits, whose range is -2^(count-1)+1..=2^(count-1) as in
+    /// upstream.
     #[inline]
     pub fn signed(&mut self, count: u32) -> Read<i64> {
         let bits = self.bits(count)?;
@@ -154,7 +155,7 @@ impl<'b> BitReader<'b> {
     }
 }
 
-/// Writes bits from front to back.
+/// Writes bits from front to back into a buffer that grows as necessary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,

@@ -15,7 +15,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 /// Largest number of samples in a chunk.
 const SAMPLES_MAX: u16 = 120;
 
-/// Whether chunks contain start timestamps.
+/// Whether chunks contain start timestamps, which most older versions of Prometheus cannot read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartTimes {
     /// Leave them out, like Prometheus 3.14 without a feature flag. All versions can read the
@@ -27,7 +27,7 @@ pub enum StartTimes {
     Keep,
 }
 
-/// A complete chunk.
+/// A complete chunk of one series, ready to be written to a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltChunk {
     /// Encoding of the samples.
@@ -53,7 +53,7 @@ pub struct ChunkBuilder {
     open: Option<Open>,
 }
 
-/// A histogram with the indexes of its buckets.
+/// A histogram with the indexes of its buckets, computed once for all comparisons.
 #[derive(Clone, Debug)]
 struct Shaped {
     histogram: Histogram,
@@ -70,7 +70,7 @@ enum Open {
     Histograms(Run),
 }
 
-/// Histograms that will form one chunk.
+/// Histograms that will form one chunk, whose buckets are extended to their union.
 #[derive(Debug)]
 struct Run {
     encoding: Encoding,
@@ -191,7 +191,8 @@ impl ChunkBuilder {
         }
     }
 
-    /// Compares a histogram with the previous sample.
+    /// Compares a histogram with the previous sample: returns whether it fits the open chunk, and
+    /// the header of a new one.
     fn header_of(&self, new: &Shaped, kind: Kind) -> Follows {
         let open = match &self.open {
             Some(Open::Histograms(run)) if run.encoding.kind() == kind => Some(run.header),
@@ -249,7 +250,7 @@ impl Shaped {
     }
 }
 
-/// The relation of a histogram to the previous one.
+/// The relation of a histogram to the previous one, according to upstream's rules.
 struct Follows {
     /// True if both can be in the same chunk.
     continues: bool,

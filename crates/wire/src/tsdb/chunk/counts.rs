@@ -7,7 +7,7 @@ use crate::tsdb::error::Malformed;
 use firn_model::histogram::Counts;
 use firn_model::sample::is_stale;
 
-/// An integer that is encoded as the change of its change.
+/// An integer that is encoded as the change of its change, as timestamps are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stepped {
     value: i64,
@@ -32,7 +32,8 @@ impl Stepped {
     }
 }
 
-/// The counts of the latest histogram that was read or written.
+/// The counts of the latest histogram that was read or written, to which the next ones are
+/// relative.
 #[derive(Clone, Debug)]
 pub(super) struct CountsState {
     sum: Xor,

@@ -1,6 +1,7 @@
 //! The encodings of chunks and their numbers in the files (`tsdb/chunkenc/chunk.go`).
 
-/// The encoding of the samples in a chunk.
+/// The encoding of the samples in a chunk, which determines their kind and whether they have start
+/// timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
     /// Floats.

@@ -20,7 +20,7 @@ use super::xor::{Xor, Zeros};
 use crate::tsdb::error::Malformed;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
 
-/// A decoded float sample.
+/// A decoded float sample; a start timestamp of 0 is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FloatSample {
     pub time: TimestampMs,
@@ -28,7 +28,7 @@ pub(super) struct FloatSample {
     pub value: f64,
 }
 
-/// Reads the samples after the header of a chunk in either encoding.
+/// Reads the samples after the header of a chunk in either encoding, one at a time.
 #[derive(Clone, Debug)]
 pub(super) struct FloatReader<'c> {
     bits: BitReader<'c>,
@@ -188,7 +188,7 @@ fn twos_complement(bits: u64, width: u32) -> i64 {
     (bits << (64 - width)) as i64 >> (64 - width)
 }
 
-/// Writes an XOR chunk, or an XOR2 chunk if start timestamps are kept.
+/// Writes an XOR chunk, or an XOR2 chunk if start timestamps are kept, one sample at a time.
 #[derive(Clone, Debug)]
 pub(super) struct FloatWriter {
     out: BitWriter,

@@ -22,7 +22,7 @@ const HEADER_BYTES: usize = 3;
 /// Mask of the number of samples, which shares its bytes with the reset header.
 pub(super) const COUNT_MASK_WITH_STARTS: u16 = 0x3fff;
 
-/// Reads the histograms after the header of a chunk.
+/// Reads the histograms after the header of a chunk, one at a time.
 #[derive(Clone, Debug)]
 pub(super) struct HistogramReader<'c> {
     bits: BitReader<'c>,
@@ -37,7 +37,8 @@ pub(super) struct HistogramReader<'c> {
 }
 
 impl<'c> HistogramReader<'c> {
-    /// Returns a reader of the bits after a header.
+    /// Returns a reader of the bits after a header, which describes `header`, count type and start
+    /// timestamps.
     pub fn new(
         bits: BitReader<'c>,
         header: ResetHeader,

@@ -18,7 +18,7 @@ const THRESHOLD_EXPONENT_BASE: i32 = -244;
 /// Largest custom bound, in thousandths, that is written as an integer.
 const BOUND_THOUSANDTHS_MAX: f64 = 33_554_430.0;
 
-/// The properties that the histograms of a chunk share.
+/// The properties that the histograms of a chunk share, stored once before the samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Layout {
     pub schema: i32,

@@ -9,7 +9,8 @@ use crate::tsdb::error::Malformed;
 use crate::tsdb::sample::{Sample, Value};
 use std::borrow::Cow;
 
-/// Iterator over the samples of a chunk in stored order; ends after the first error.
+/// Iterator over the samples of a chunk in stored order; ends after the first error or the stored
+/// number of samples.
 #[derive(Clone, Debug)]
 pub struct Samples<'c> {
     count: u16,

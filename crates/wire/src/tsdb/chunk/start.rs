@@ -12,7 +12,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 /// Largest index of the sample at which starts begin to differ, limited by seven bits.
 const CHANGE_MAX: u16 = 0x7f;
 
-/// Reads the start timestamps of a chunk.
+/// Reads the start timestamps of a chunk, in the order of its samples.
 #[derive(Clone, Debug)]
 pub(super) struct StartReader {
     has_first: bool,
@@ -57,7 +57,7 @@ impl StartReader {
     }
 }
 
-/// Writes the start timestamps of a chunk.
+/// Writes the start timestamps of a chunk, in the order of its samples.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartWriter {
     has_first: bool,

@@ -20,7 +20,7 @@ pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
     is_sound.then_some(indexes)
 }
 
-/// The indexes of the buckets of both signs.
+/// The indexes of the buckets of both signs, sorted; the common form for comparing layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buckets {
     pub positive: Vec<i64>,

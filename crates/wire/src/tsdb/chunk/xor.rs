@@ -4,7 +4,7 @@
 use super::bits::{BitReader, BitWriter};
 use crate::tsdb::error::Malformed;
 
-/// The numbers of leading and trailing zeros around the changed bits.
+/// The numbers of leading and trailing zeros around the changed bits, which later values can reuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Zeros {
     leading: u32,
@@ -59,7 +59,7 @@ impl Zeros {
     }
 }
 
-/// A sequence of floats, each encoded relative to the previous one.
+/// A sequence of floats, each encoded relative to the previous one and its zeros.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Xor {
     /// The float that was read or written last.

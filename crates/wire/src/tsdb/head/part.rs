@@ -18,6 +18,7 @@ const SERIES_BYTES: usize = 512;
 const NUMBER_BYTES: usize = 48;
 
 /// A part of all series: those whose label hash has the remainder `residue` modulo `modulus`.
+/// Shares do not depend on the order of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub modulus: u64,
@@ -50,21 +51,21 @@ fn hash(bytes: &[u8]) -> u64 {
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
 }
 
-/// The error that the series of a share do not fit into memory.
+/// The error that the series of a share do not fit into memory, after which the share is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Full {
     /// Labels of the largest series, if the share contains only one.
     pub only: Option<Labels>,
 }
 
-/// The chunks of a series number.
+/// The chunks of a series number that were found in `chunks_head`.
 #[derive(Clone, Debug, Default)]
 struct Chunks {
     in_order: Vec<HeadChunk>,
     late: Vec<HeadChunk>,
 }
 
-/// The collected series of a share.
+/// The series of a share that were collected so far, with their samples and chunks.
 #[derive(Debug)]
 pub(super) struct Part {
     share: Share,
@@ -141,7 +142,7 @@ impl Part {
         overlaps.then_some((before.range, chunk.range))
     }
 
-    /// Adds an entry of the WAL.
+    /// Adds an entry of the WAL; entries of series outside of the share are ignored.
     pub fn add(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         match entry {
             Entry::Series { series, labels } => self.add_series(series, labels),
@@ -184,7 +185,7 @@ impl Part {
         }
     }
 
-    /// Adds an entry of the out-of-order log.
+    /// Adds an entry of the out-of-order log, with samples that are in no chunk yet.
     pub fn add_late(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         let last_chunk = self.last_chunk;
         match entry {

@@ -12,7 +12,8 @@ use firn_model::sample::TimestampMs;
 /// hashes collide.
 const SHARES_MAX: u64 = 1 << 24;
 
-/// The files that Prometheus replays at its start; all lists are sorted by file number.
+/// The files that Prometheus replays at its start, opened by the caller; all lists are sorted by
+/// file number.
 #[derive(Clone, Debug)]
 pub struct HeadFiles<R> {
     /// Segments of the newest folder `wal/checkpoint.N`.
@@ -25,7 +26,7 @@ pub struct HeadFiles<R> {
     pub chunks: Vec<HeadChunkFile<R>>,
 }
 
-/// Options for reading a head.
+/// Options for reading a head: the memory limit, and the end of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadOptions {
     /// Largest memory in bytes for the labels and samples that are collected at a time.
@@ -35,7 +36,7 @@ pub struct HeadOptions {
     pub min_valid_time: Option<TimestampMs>,
 }
 
-/// Findings besides samples.
+/// Findings besides samples, for a report to the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReport {
     /// Files that end in the middle of a record or chunk, with the offset.
@@ -46,7 +47,7 @@ pub struct HeadReport {
     pub parts: u64,
 }
 
-/// Reads the series of a head part by part.
+/// Reads the series of a head, part by part, so that memory stays below the limit.
 #[derive(Debug)]
 pub struct HeadReader<R> {
     files: HeadFiles<R>,
@@ -57,7 +58,7 @@ pub struct HeadReader<R> {
     report: HeadReport,
 }
 
-/// The reason why a part could not be collected.
+/// The reason why a part could not be collected: it is too large, or a file cannot be read.
 enum Stop {
     Full(Full),
     Failed(TsdbError),

@@ -14,7 +14,7 @@ use firn_model::labels::{Labels, LabelsRef};
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 
-/// An exemplar of a series in the head.
+/// An exemplar of a series in the head, from the WAL.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadExemplar {
     /// Labels of the exemplar, for example the trace id.
@@ -25,7 +25,7 @@ pub struct HeadExemplar {
     pub value: f64,
 }
 
-/// The metadata of a series, as far as the WAL contains it.
+/// The metadata of a series, as far as the WAL contains it; the latest entry wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadMetadata {
     /// Type of the metric.
@@ -36,7 +36,7 @@ pub struct HeadMetadata {
     pub help: Vec<u8>,
 }
 
-/// The data of a series that a replay has collected.
+/// The data of a series that a replay has collected, before its samples are merged.
 #[derive(Debug)]
 pub(super) struct Collected {
     pub labels: Labels,
@@ -100,7 +100,8 @@ impl Collected {
     }
 }
 
-/// A series of a head, and an iteration over its samples.
+/// A series of a head, and an iteration over its samples, which merges in-order and out-of-order
+/// sources.
 #[derive(Debug)]
 pub struct HeadSeries<'h, R> {
     files: &'h [HeadChunkFile<R>],

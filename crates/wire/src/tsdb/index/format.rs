@@ -20,7 +20,7 @@ pub(super) const SERIES_ALIGN: u64 = 16;
 
 const CONTENTS_BYTES: u64 = 6 * 8 + CHECKSUM_BYTES;
 
-/// Version of an index, which determines the references to symbols and series.
+/// Version of an index, which determines how symbols and series are referred to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// Both are referred to by their offsets.
@@ -31,7 +31,7 @@ pub(super) enum Version {
     V3,
 }
 
-/// Offsets of the sections; 0 for a missing one.
+/// The table of contents: offsets of the sections, or 0 for a missing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub symbols: u64,
@@ -43,7 +43,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Reads header and table of contents.
+    /// Reads header and table of contents; fails if magic, version or checksum is wrong.
     pub fn read<R: Ranges>(file: &File<R>) -> Result<(Version, Self), TsdbError> {
         let header = file.read(0, HEADER_BYTES)?;
         let mut cursor = Cursor::new(&header);

@@ -10,7 +10,7 @@ use crate::tsdb::ranges::{File, Ranges, Window};
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// The position of a chunk in the segments of a block.
+/// The position of a chunk in the segments of a block, as stored in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkRef(pub u64);
 
@@ -31,7 +31,7 @@ impl ChunkRef {
     }
 }
 
-/// The index entry of a chunk.
+/// The index entry of a chunk: its time range and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkMeta {
     /// Timestamps of its first and last sample.
@@ -40,7 +40,7 @@ pub struct ChunkMeta {
     pub reference: ChunkRef,
 }
 
-/// A series entry of an index.
+/// A series entry of an index, reused for all series of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexSeries {
     /// Number of the series, which tombstones contain.
@@ -57,7 +57,7 @@ impl IndexSeries {
     }
 }
 
-/// An open index file, of which only the symbol table is in memory.
+/// An open index file, of which only the symbol table is in memory. Series are read on demand.
 #[derive(Debug)]
 pub struct IndexReader<R> {
     file: File<R>,
@@ -67,7 +67,7 @@ pub struct IndexReader<R> {
     series_end: u64,
 }
 
-/// The position of a walk over the series of an index.
+/// The position of a walk over the series of an index, with a buffer of the file.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tsdb) struct SeriesWalk {
     /// Offset of the next series, before its padding.
@@ -77,7 +77,7 @@ pub(in crate::tsdb) struct SeriesWalk {
 }
 
 impl<R: Ranges> IndexReader<R> {
-    /// Reads header, table of contents and symbols of a file.
+    /// Reads header, table of contents and symbols of a file; fails if they are damaged.
     pub fn open(file: File<R>) -> Result<Self, TsdbError> {
         let (version, contents) = Contents::read(&file)?;
         let symbols = Symbols::read(&file, version, contents.symbols)?;
@@ -159,7 +159,7 @@ impl<R: Ranges> IndexReader<R> {
         Ok(true)
     }
 
-    /// Replaces `series` with the series that has this number.
+    /// Replaces `series` with the series that has this number; fails if no series begins there.
     pub(in crate::tsdb) fn read_at(
         &self,
         reference: u64,

@@ -12,7 +12,7 @@ use crate::tsdb::ranges::{File, Ranges};
 /// Size of the length before the table in bytes.
 const LENGTH_BYTES: u64 = 4;
 
-/// The table in memory: its bytes, and four more for each symbol.
+/// The symbol table in memory: its bytes, and four more for the offset of each symbol.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Symbols {
     /// The bytes of the table, from the number of symbols on.
@@ -53,7 +53,7 @@ impl Symbols {
         })
     }
 
-    /// Returns the symbol with this reference.
+    /// Returns the symbol with this reference; fails if the table does not contain it.
     pub fn get(&self, reference: u64) -> Result<&[u8], Malformed> {
         let unknown = Malformed::Invalid("a label's symbol is not in the table");
         let start = match self.version {

@@ -30,7 +30,8 @@ const POSTINGS_ALIGN: u64 = 4;
 /// Memory of a pair of value and series in a pass over postings, in bytes.
 const PAIR_BYTES: usize = size_of::<(u32, u32)>();
 
-/// Collects the series of an index before it is written.
+/// Collects the series of an index in a scratch file until [`IndexWriter::finish`] writes the
+/// index.
 #[derive(Debug)]
 pub(in crate::tsdb) struct IndexWriter {
     /// Symbols with their numbers, assigned by first use.
@@ -41,7 +42,7 @@ pub(in crate::tsdb) struct IndexWriter {
     series_count: u64,
 }
 
-/// The state of writing the index after all series are known.
+/// The state of writing the index: everything that is needed after all series were added.
 struct Layout {
     index: Output,
     /// Index of each symbol in the sorted table, by its number.
@@ -319,7 +320,7 @@ impl Layout {
     }
 }
 
-/// A series as stored in the scratch file.
+/// A series as stored in the scratch file, with symbols numbered by first use.
 #[derive(Debug, Default)]
 struct WrittenSeries {
     /// Symbol numbers of names and values.

@@ -17,7 +17,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 /// Number of bytes that zstd decompresses between two checks of the limit.
 const STEP_BYTES: usize = 1 << 20;
 
-/// The compression of a record.
+/// The compression of a record, which is the same for all its fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Compression {
     /// No compression.
@@ -39,7 +39,8 @@ impl Compression {
         }
     }
 
-    /// Replaces `out` with the decompressed bytes of `packed`.
+    /// Replaces `out` with the decompressed bytes of `packed`; fails if they are invalid or too
+    /// large.
     pub fn unpack(self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
         match self {

@@ -24,7 +24,8 @@ use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 
-/// One entry of a record. Series are identified by the numbers that series entries assign.
+/// One entry of a record. Series are identified by the numbers that series entries assign, which
+/// precede all other entries of the series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry<'r> {
     /// A series and its number.
@@ -125,7 +126,7 @@ struct Base {
 }
 
 impl<'r> Entries<'r> {
-    /// Returns the entries of `record`.
+    /// Returns an iterator over the entries of `record`, which must be complete and decompressed.
     pub fn new(record: &'r [u8]) -> Self {
         let samples = |of, with_starts| Kind::Samples { of, with_starts };
         let (kind, rest) = record.split_first().unwrap_or((&0, &[]));

@@ -5,10 +5,10 @@ use crate::tsdb::chunk::{bucket_count, is_known_schema, reduce};
 use crate::tsdb::error::Malformed;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
-/// A histogram, or its schema if that is unknown.
+/// A histogram, or its schema as the error value if that is unknown.
 pub(super) type Read = Result<Histogram, i32>;
 
-/// Reads a histogram with integer or float counts.
+/// Reads a histogram with integer or float counts; fails if spans and counts do not match.
 pub(super) fn read(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Read, Malformed> {
     let reset_hint = match cursor.byte()? {
         1 => ResetHint::Reset,

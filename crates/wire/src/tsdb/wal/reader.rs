@@ -23,7 +23,8 @@ pub(super) const PAGE_BYTES: u64 = 32 << 10;
 /// Size of the header of a fragment in bytes.
 pub(super) const HEADER_BYTES: u64 = 7;
 
-/// Whether the last segment may end in the middle of a record.
+/// Whether the last segment may end in the middle of a record, which depends on how the segments
+/// were created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Allowed: the log of a process that may have been killed.
@@ -32,7 +33,7 @@ pub enum Tail {
     IsWhole,
 }
 
-/// Reads the records of consecutive segments.
+/// Reads the records of consecutive segments in order, decompressed and with verified checksums.
 #[derive(Debug)]
 pub struct WalReader<'s, R> {
     segments: &'s [File<R>],
@@ -48,7 +49,7 @@ pub struct WalReader<'s, R> {
     torn: Option<(&'s str, u64)>,
 }
 
-/// The content at an offset of a segment.
+/// The content at an offset of a segment: padding or a fragment.
 enum Piece {
     /// Zeros, up to the end of the page or of the segment.
     Zeros(u64),
@@ -73,7 +74,8 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         }
     }
 
-    /// Returns the next record, or `None` at the end.
+    /// Returns the next record, or `None` at the end. Fails at damage that a crash cannot have
+    /// caused.
     pub fn next_record(&mut self) -> Result<Option<&[u8]>, TsdbError> {
         let segments = self.segments;
         while let Some(file) = segments.get(self.segment) {
