@@ -6,7 +6,7 @@ use firn_model::error::{Error, ErrorKind};
 /// the decoded request lists them beside its valid series.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The body is not valid snappy.
+    /// The body is not a valid snappy block, or is shorter than it declares.
     #[error("snappy: corrupt input")]
     SnappyCorrupt,
     /// The uncompressed size in the snappy header exceeds the limit, so that nothing was

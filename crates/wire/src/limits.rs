@@ -6,7 +6,7 @@
 pub struct WireLimits {
     /// Largest compressed body in bytes.
     pub body_bytes_max: usize,
-    /// Largest message in bytes after decompression.
+    /// Largest message in bytes after decompression, checked before the message is allocated.
     pub message_bytes_max: usize,
     /// Largest memory in bytes for the decoded samples and label sets of one message.
     pub batch_bytes_max: usize,

@@ -15,15 +15,15 @@ const GROUP_DEPTH_MAX: usize = 16;
 pub(crate) enum WireType {
     /// A variable-length integer.
     Varint,
-    /// Eight bytes.
+    /// Eight bytes: a float or an integer of fixed size.
     Fixed64,
     /// A length, followed by that many bytes.
     Bytes,
-    /// The start of a group.
+    /// The start of a group, a deprecated form of nesting.
     GroupStart,
-    /// The end of a group.
+    /// The end of a group, whose number is that of its start.
     GroupEnd,
-    /// Four bytes.
+    /// Four bytes, which no field of the supported messages uses.
     Fixed32,
 }
 

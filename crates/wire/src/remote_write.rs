@@ -79,7 +79,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both versions.
+    /// Both versions, in the order of their numbers.
     pub const ALL: [Version; 2] = [Version::V1, Version::V2];
 
     /// Returns the full name of the protobuf message, as in content types and the configuration.
@@ -107,7 +107,7 @@ impl Version {
 /// can be used with different options for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
-    /// Version of the request.
+    /// Version of the request, from its content type.
     pub version: Version,
     /// True if exemplars of version 1.0 are decoded; otherwise they are only counted. Those of 2.0
     /// are always decoded, because the response reports how many were stored.
@@ -143,7 +143,7 @@ pub struct Decoded<'d> {
     pub lost_exemplars: usize,
     /// Number of exemplars that were not decoded because of [`Reader::keeps_exemplars`].
     pub exemplar_count: usize,
-    /// Metric metadata in the request.
+    /// Metric metadata in the request, without repetitions of the same metadata.
     pub metadata: &'d MetadataBatch,
     /// Upper bound for the size of the series in a log, in bytes.
     pub log_bytes: usize,

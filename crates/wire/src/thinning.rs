@@ -44,11 +44,11 @@ pub enum Message {
 /// The result of removing series from a message. An unchanged message is forwarded without a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thinned {
-    /// No series was removed.
+    /// No series was removed: the original message can be forwarded.
     Whole,
-    /// The message without the removed series.
+    /// The message without the removed series, not compressed.
     Part(Vec<u8>),
-    /// Neither series nor metadata remain.
+    /// Neither series nor metadata remain, so that nothing needs to be sent.
     Nothing,
 }
 
@@ -59,11 +59,11 @@ pub type Pair<'m> = (&'m [u8], &'m [u8]);
 /// sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of float samples.
+    /// Number of float samples, including staleness markers.
     pub samples: u64,
-    /// Number of histograms.
+    /// Number of native histograms, with integer or float counts.
     pub histograms: u64,
-    /// Number of exemplars.
+    /// Number of exemplars, which the receiver may not keep.
     pub exemplars: u64,
 }
 

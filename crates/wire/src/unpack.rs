@@ -35,11 +35,11 @@ pub const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
 /// The compression of a request body, as declared in its `Content-Encoding` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// No compression.
+    /// No compression: the body is copied.
     None,
-    /// Gzip members.
+    /// Gzip members, one after another.
     Gzip,
-    /// Zstd frames.
+    /// Zstd frames, one after another.
     Zstd,
 }
 
@@ -72,7 +72,7 @@ pub struct Unpacker(State);
 
 enum State {
     Plain,
-    /// `None` between two members.
+    /// Decoder of the current member; `None` between two members.
     Gzip(Option<Box<Decompress>>),
     Zstd(Box<Zstd>),
 }

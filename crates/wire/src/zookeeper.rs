@@ -40,9 +40,9 @@ pub const NO_NODE: i32 = -101;
 /// The part of a node that a request reads, and that its watch observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The data of the node.
+    /// The data of the node, as bytes.
     Data,
-    /// The names of its child nodes.
+    /// The names of its child nodes, without their paths.
     Children,
 }
 
@@ -117,13 +117,13 @@ impl Frames {
 /// The content of a frame that the server sent after the connect response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said<'f> {
-    /// The response to a ping.
+    /// The response to a ping, which proves that the session is alive.
     Alive,
     /// An event: the node at this path changed.
     Changed(String),
     /// An event: the session changed to this state, which ends it.
     State(i32),
-    /// A reply to a request.
+    /// A reply to a request, successful or not.
     Reply(Reply<'f>),
 }
 
@@ -131,7 +131,7 @@ pub enum Said<'f> {
 /// because the caller knows the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'f> {
-    /// Number of the request.
+    /// Number of the request that it answers.
     pub number: i32,
     /// Error code; zero if the request succeeded.
     pub error: i32,

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// parser until it advances.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'p> {
-    /// A sample of a series.
+    /// A sample of a series, to be stored.
     Sample(Sample<'p>),
     /// One field of the metadata of a metric family.
     Metadata(Metadata<'p>),
@@ -45,18 +45,18 @@ pub enum Value<'p> {
 pub struct Metadata<'p> {
     /// Name of the family. In the text formats a quoted name may contain any bytes.
     pub name: &'p [u8],
-    /// The field and its value.
+    /// The field and its value in this event.
     pub field: Field<'p>,
 }
 
 /// A field of the metadata of a metric family with its value, as written by the target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<'p> {
-    /// The type of the metric.
+    /// The type of the metric, which also applies to the following samples.
     Type(MetricType),
-    /// The help text.
+    /// The help text, unescaped where the format escapes it.
     Help(Cow<'p, [u8]>),
-    /// The unit of the values.
+    /// The unit of the values, which only some formats transmit.
     Unit(&'p [u8]),
 }
 

@@ -9,9 +9,9 @@ use std::fmt::Write;
 /// The syntax of a scraped body, which selects the parser. Versions of a format are parsed alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Prometheus text format, any version.
+    /// Prometheus text format, any version, without exemplars.
     Text,
-    /// OpenMetrics text format, any version.
+    /// OpenMetrics text format, any version, with exemplars.
     OpenMetrics,
     /// Delimited protocol buffers: each family is preceded by its length.
     Protobuf,
@@ -189,7 +189,7 @@ impl ScrapeProtocol {
 /// The escaping that a target must apply to names which are invalid in the legacy character set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Escaping {
-    /// Names are sent unchanged.
+    /// Names are sent unchanged, in quotes where the format needs them.
     #[default]
     AllowUtf8,
     /// Invalid characters are replaced by underscores.

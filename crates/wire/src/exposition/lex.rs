@@ -69,7 +69,7 @@ pub(super) struct Scanner<'t> {
     pub at: usize,
     /// True if the text is read as if a newline followed its last byte.
     adds_newline: bool,
-    /// True while NUL bytes are skipped.
+    /// True while NUL bytes are skipped, in label values and comments.
     pub passes_nul: bool,
     /// Whether the whole text is UTF-8; computed at the first use.
     is_utf8: OnceCell<bool>,

@@ -50,16 +50,16 @@ enum State {
     Help,
     Unit,
     Type,
-    /// A sample with a float value.
+    /// A sample with a float value: the given part of the metric.
     Series(Part),
-    /// A sample with a native histogram.
+    /// A sample with a native or converted histogram.
     Histogram,
 }
 
 /// The sample of a metric that is emitted: summaries and classic histograms have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The only sample of its metric.
+    /// The only sample of its metric, without a suffix.
     Whole,
     Count,
     Sum,

@@ -7,9 +7,9 @@ use crate::families::MEDIA_TYPE;
 /// selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameEscaping {
-    /// The original characters, in quotes.
+    /// The original characters, with the name in quotes.
     AllowUtf8,
-    /// An underscore for each other character.
+    /// An underscore for each other character, the default.
     #[default]
     Underscores,
     /// `_dot_` for a dot, two underscores for each other character.

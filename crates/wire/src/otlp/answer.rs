@@ -30,16 +30,16 @@ pub enum Answer<'a> {
     Stored,
     /// `ExportMetricsServiceResponse` with a partial success: some points were rejected.
     Partial {
-        /// Number of rejected data points.
+        /// Number of rejected data points, not of requests or series.
         rejected: usize,
-        /// Error text for the rejected points.
+        /// Error text for the rejected points, with counts by reason.
         message: &'a str,
     },
     /// `google.rpc.Status`: no point was stored.
     Failed {
         /// Status code, a number of `google.rpc.Code`.
         code: u32,
-        /// Error text of the status.
+        /// Error text of the status, for the log of the sender.
         message: &'a str,
     },
 }

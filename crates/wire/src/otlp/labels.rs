@@ -22,7 +22,7 @@ pub(super) const LABEL_FRAME_BYTES: usize = 12;
 /// The source of a label of a point, from which [`super::order`] derives a reusable order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The attribute with this index.
+    /// The attribute with this index in the point.
     Attribute(u32),
     /// The label of the overlay with this index.
     Overlay(u32),
@@ -33,11 +33,11 @@ pub(super) enum Source {
 /// The part of a label's encoding that exists already, so that keys can be assembled by copying.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// No part of it.
+    /// No part of it: the label is encoded when the key is written.
     Plain,
     /// The bytes before the value, without the length of the label.
     Begun(Text<'static>),
-    /// The complete encoding.
+    /// The complete encoding, which keys copy.
     Whole(Text<'static>),
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Label<'m> {
     pub name: Text<'m>,
     /// Value of the label.
     pub value: Text<'m>,
-    /// The source of the label.
+    /// The source of the label, from which orders are derived.
     pub source: Source,
-    /// The existing part of its encoding.
+    /// The existing part of its encoding in a key.
     pub form: Form,
 }
 

@@ -13,7 +13,7 @@ use crate::remote_write::{Offence, Refusal, push_metadata};
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
 
-/// Values of the aggregation temporality.
+/// Values of the aggregation temporality in the protocol.
 const DELTA: u64 = 1;
 const CUMULATIVE: u64 = 2;
 

@@ -13,7 +13,7 @@ use super::translation::Translation;
 /// The kind of a metric, as far as it affects the suffix of the translated name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NamedKind {
-    /// A monotonic sum: suffix `_total`.
+    /// A monotonic sum: the suffix is `_total`.
     Counter,
     /// A gauge: suffix `_ratio` if the unit is `1`.
     Gauge,

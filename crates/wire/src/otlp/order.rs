@@ -25,7 +25,7 @@ const ORDERS_MAX: usize = 16;
 enum Piece<'m> {
     /// The label of the overlay with this index.
     Overlay(u32),
-    /// The label of an attribute.
+    /// The label of an attribute, whose value differs from point to point.
     Attribute {
         number: u32,
         name: Text<'m>,

@@ -22,9 +22,9 @@ const BUCKETS_MAX: usize = 1 << 16;
 /// Fields that points of all kinds share, besides their times. Reused for all points of a request.
 #[derive(Debug, Default)]
 pub(super) struct Frame<'m> {
-    /// Undecoded `KeyValue` messages.
+    /// Undecoded `KeyValue` messages in message order.
     pub attributes: Vec<&'m [u8]>,
-    /// Undecoded `Exemplar` messages.
+    /// Undecoded `Exemplar` messages in message order.
     pub exemplars: Vec<&'m [u8]>,
     /// True if the point marks its series as stale.
     pub is_stale: bool,
@@ -44,7 +44,7 @@ pub struct Times {
 pub enum Number {
     /// A 64-bit integer.
     Int(i64),
-    /// A float.
+    /// A float, which may be NaN or infinite.
     Double(f64),
 }
 
@@ -89,7 +89,7 @@ pub struct ExplicitPoint {
 pub struct Buckets {
     /// Index of the first bucket.
     pub offset: i32,
-    /// Number of observations in each bucket.
+    /// Number of observations in each bucket, not cumulative.
     pub counts: Vec<u64>,
 }
 
@@ -108,9 +108,9 @@ pub struct ExponentialPoint {
     pub zero_count: u64,
     /// Upper bound of the absolute values in the zero bucket.
     pub zero_threshold: f64,
-    /// Buckets of positive observations.
+    /// Buckets of positive observations above the zero threshold.
     pub positive: Buckets,
-    /// Buckets of negative observations.
+    /// Buckets of negative observations, indexed by absolute value.
     pub negative: Buckets,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct SummaryPoint {
     pub times: Times,
     pub count: u64,
     pub sum: f64,
-    /// Pairs of quantile and value.
+    /// Pairs of quantile and value, in message order.
     pub quantiles: Vec<(f64, f64)>,
 }
 

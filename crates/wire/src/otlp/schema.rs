@@ -24,29 +24,29 @@ pub(super) struct Field {
 /// The type of a field, which decides how its JSON value is parsed and encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// A nested message.
+    /// A nested message, encoded as a JSON object.
     Message(&'static Message),
-    /// A string.
+    /// A string, encoded as a JSON string.
     Text,
-    /// Bytes, in base64.
+    /// Bytes, encoded in base64 as usual for protobuf.
     Bytes,
-    /// Bytes, in hexadecimal digits.
+    /// Bytes, encoded in hexadecimal digits as OTLP requires for ids.
     Hex,
-    /// A boolean.
+    /// A boolean, encoded as a JSON boolean.
     Bool,
-    /// An unsigned varint.
+    /// An unsigned varint, from a JSON number or string.
     Unsigned,
-    /// A signed varint.
+    /// A signed varint, from a JSON number or string.
     Signed,
     /// A signed 32-bit integer in zigzag encoding.
     Zigzag,
     /// An aggregation temporality, by number or name.
     Temporality,
-    /// An unsigned integer of eight bytes.
+    /// An unsigned integer of eight bytes, from a JSON number or string.
     Fixed,
-    /// A signed integer of eight bytes.
+    /// A signed integer of eight bytes, from a JSON number or string.
     SignedFixed,
-    /// A float of eight bytes.
+    /// A float of eight bytes, from a JSON number or string.
     Double,
 }
 

@@ -6,13 +6,13 @@ use crate::remote_write::{begin_label, push_label};
 /// A name or a value of a label: a slice of the message where possible, or else a generated text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'m> {
-    /// A slice of the message.
+    /// A slice of the message, which needs no memory.
     Message(&'m [u8]),
     /// A range in [`Made`], for a text that the message does not contain literally.
     Made {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the buffer.
         start: u32,
-        /// Offset after the last byte.
+        /// Offset after the last byte in the buffer.
         end: u32,
     },
 }

@@ -15,7 +15,7 @@ pub enum Strategy {
     UnderscoreEscapingWithoutSuffixes,
     /// Adds suffixes for unit and type, without escaping.
     NoUtf8EscapingWithSuffixes,
-    /// Keeps names unchanged.
+    /// Keeps names unchanged, without escaping or suffixes.
     NoTranslation,
 }
 
@@ -58,7 +58,7 @@ impl Strategy {
 /// The attributes of a resource that become labels of its series; none by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promotion {
-    /// Only the attributes with these keys.
+    /// Only the attributes with these keys become labels.
     Only(BTreeSet<String>),
     /// All attributes except for those with these keys.
     AllBut(BTreeSet<String>),

@@ -32,7 +32,7 @@ enum Value<'m> {
 /// A decoded `KeyValue`: the key of an attribute, and its value as an undecoded message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attribute<'m> {
-    /// The key of the attribute.
+    /// The key of the attribute, which need not be UTF-8.
     pub key: &'m [u8],
     /// An undecoded `AnyValue` message.
     pub value: &'m [u8],

@@ -31,7 +31,7 @@ const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
 /// One sample of a decoded series, a float or a histogram, with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Timestamp in milliseconds.
+    /// Timestamp in milliseconds since the Unix epoch.
     pub time: TimestampMs,
     /// Start timestamp, or [`START_UNKNOWN`]: the protocol does not transmit it.
     pub start_time: TimestampMs,
@@ -45,7 +45,7 @@ pub struct Sample {
 /// can be merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadSeries {
-    /// Labels of the series.
+    /// Labels of the series, sorted by name.
     pub labels: Labels,
     /// Samples with strictly ascending timestamps.
     pub samples: Vec<Sample>,

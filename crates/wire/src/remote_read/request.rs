@@ -20,7 +20,7 @@ const MATCHERS_MAX: usize = 1_000;
 /// The type of a response, chosen by [`ReadRequest::response_type`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
-    /// All samples in one message.
+    /// All samples in one message, the only type that old clients accept.
     Samples,
     /// A stream of frames that contain chunks.
     StreamedXorChunks,

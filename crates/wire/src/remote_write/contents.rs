@@ -11,13 +11,13 @@ use std::ops::Range;
 /// old requests. No request has counts that exceed 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Number of float samples.
+    /// Number of float samples, including staleness markers.
     pub samples: u64,
-    /// Number of histograms.
+    /// Number of native histograms, with integer or float counts.
     pub histograms: u64,
-    /// Number of exemplars.
+    /// Number of exemplars, including undecoded ones.
     pub exemplars: u64,
-    /// Number of metrics with metadata.
+    /// Number of metrics with metadata in the request.
     pub metadata: u64,
     /// Timestamp of the newest sample; `TimestampMs::MIN` if there is none.
     pub newest: TimestampMs,

@@ -7,9 +7,9 @@ pub enum Refusal {
     MetricName,
     /// A label name is empty or not UTF-8.
     LabelName,
-    /// A label value is not UTF-8.
+    /// A label value is not valid UTF-8.
     LabelValue,
-    /// Two labels have the same name.
+    /// Two labels of the series have the same name.
     DuplicateLabel,
     /// The series has more labels than the limit.
     TooManyLabels,
@@ -17,7 +17,7 @@ pub enum Refusal {
     LabelNameTooLong,
     /// A label value is longer than the limit.
     LabelValueTooLong,
-    /// A native histogram is inconsistent.
+    /// A native histogram is inconsistent, for example in its spans.
     Histogram,
     /// The number of label references is odd, or one is not in the symbol table.
     LabelRefs,

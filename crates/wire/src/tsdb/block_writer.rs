@@ -31,11 +31,11 @@ use firn_model::sample::{TimeRange, TimestampMs};
 pub struct BlockOptions {
     /// Name of the block.
     pub ulid: Ulid,
-    /// First millisecond of the time range.
+    /// First millisecond of the time range, inclusive.
     pub min_time: TimestampMs,
     /// End of the time range in milliseconds, exclusive: all samples are earlier.
     pub max_time: TimestampMs,
-    /// Whether start timestamps are written.
+    /// Whether start timestamps are written to the chunks.
     pub start_times: StartTimes,
     /// Largest size of a chunk segment in bytes, except for a single larger chunk; 512 MiB in
     /// Prometheus.

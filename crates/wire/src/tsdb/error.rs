@@ -13,7 +13,7 @@ pub enum TsdbError {
         file: String,
         /// Offset of the damage in the file.
         offset: u64,
-        /// Description of the damage.
+        /// Description of the damage, without file and offset.
         what: String,
     },
     /// The version of a file or an encoding in it is not supported.
@@ -21,7 +21,7 @@ pub enum TsdbError {
     Unsupported {
         /// The file, with the name that the caller chose.
         file: String,
-        /// Description of the unsupported part.
+        /// Description of the unsupported part and its version.
         what: String,
     },
     /// A read or write of the caller failed.
@@ -29,7 +29,7 @@ pub enum TsdbError {
     Io {
         /// The file, with the name that the caller chose.
         file: String,
-        /// The error of the caller.
+        /// The error of the caller's read or append.
         error: Error,
     },
     /// The series or samples to write do not form a valid block.
@@ -69,7 +69,7 @@ pub enum Malformed {
     /// The bytes end before the encoded value does.
     #[error("unexpected end")]
     CutShort,
-    /// The bytes encode an impossible value.
+    /// The bytes encode an impossible value; the string describes it.
     #[error("{0}")]
     Invalid(&'static str),
 }

@@ -8,9 +8,9 @@ use firn_model::error::Error;
 pub enum BlockFile {
     /// A segment of chunks; the first has number 1.
     Chunks(u32),
-    /// The index.
+    /// The index, written after the last series.
     Index,
-    /// The metadata of the block.
+    /// The metadata of the block, written last.
     Meta,
     /// The tombstones, which are empty in a new block.
     Tombstones,

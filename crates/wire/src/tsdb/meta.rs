@@ -21,10 +21,10 @@ pub struct BlockMeta {
     pub min_time: i64,
     /// End of the time range in milliseconds, exclusive.
     pub max_time: i64,
-    /// Numbers of samples, series and chunks.
+    /// Numbers of samples, series and chunks in the block.
     #[serde(default)]
     pub stats: BlockStats,
-    /// Origin of the block.
+    /// Origin of the block: its level and source blocks.
     #[serde(default)]
     pub compaction: Compaction,
     /// Version of the file, always 1.
@@ -38,13 +38,13 @@ pub struct BlockStats {
     /// Number of samples of both kinds.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_samples: u64,
-    /// Number of float samples.
+    /// Number of float samples, including staleness markers.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_float_samples: u64,
     /// Number of histograms.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_histogram_samples: u64,
-    /// Number of series.
+    /// Number of series with at least one sample.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_series: u64,
     /// Number of chunks.
@@ -70,7 +70,7 @@ pub struct Compaction {
     /// Blocks that were merged into it directly.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_none")]
     pub parents: Vec<BlockParent>,
-    /// True if its compaction failed.
+    /// True if its compaction failed, so that Prometheus skips it.
     #[serde(skip_serializing_if = "is_false")]
     pub failed: bool,
     /// Further properties, for example [`HINT_OUT_OF_ORDER`].

@@ -15,7 +15,7 @@ pub enum Value {
 /// A sample of a series, as read from a chunk or a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Timestamp in milliseconds.
+    /// Timestamp in milliseconds since the Unix epoch.
     pub time: TimestampMs,
     /// Start timestamp in milliseconds; 0 if it is unknown.
     pub start_time: TimestampMs,

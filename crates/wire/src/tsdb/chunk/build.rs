@@ -30,13 +30,13 @@ pub enum StartTimes {
 /// A complete chunk of one series, ready to be written to a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltChunk {
-    /// Encoding of the samples.
+    /// Encoding of the samples, to be stored with the data.
     pub encoding: Encoding,
     /// Timestamp of the first sample.
     pub min_time: TimestampMs,
     /// Timestamp of the last sample.
     pub max_time: TimestampMs,
-    /// Number of samples.
+    /// Number of samples, at least one.
     pub samples: u16,
     /// The encoded samples, including the header.
     pub data: Vec<u8>,

@@ -4,11 +4,11 @@
 /// timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
-    /// Floats.
+    /// Floats without start timestamps.
     Xor,
-    /// Histograms with integer counts.
+    /// Histograms with integer counts, without start timestamps.
     Histogram,
-    /// Histograms with float counts.
+    /// Histograms with float counts, without start timestamps.
     FloatHistogram,
     /// Floats with optional start timestamps.
     Xor2,
@@ -57,11 +57,11 @@ impl Encoding {
 /// The kind of the samples in a chunk, which is the same for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Floats.
+    /// Floats, including staleness markers.
     Float,
-    /// Histograms with integer counts.
+    /// Histograms with integer counts, as client libraries expose them.
     Histogram,
-    /// Histograms with float counts.
+    /// Histograms with float counts, as recording rules produce them.
     FloatHistogram,
 }
 

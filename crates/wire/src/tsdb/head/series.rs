@@ -40,9 +40,9 @@ pub struct HeadMetadata {
 #[derive(Debug)]
 pub(super) struct Collected {
     pub labels: Labels,
-    /// In-order chunks.
+    /// In-order chunks, sorted by time and without overlaps.
     pub chunks: Vec<HeadChunk>,
-    /// Out-of-order chunks.
+    /// Out-of-order chunks, which may overlap all others.
     pub late_chunks: Vec<HeadChunk>,
     /// In-order samples after the chunks.
     pub samples: Vec<Sample>,

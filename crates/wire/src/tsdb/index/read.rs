@@ -36,7 +36,7 @@ impl ChunkRef {
 pub struct ChunkMeta {
     /// Timestamps of its first and last sample.
     pub range: TimeRange,
-    /// Position of the chunk.
+    /// Position of the chunk in the segments.
     pub reference: ChunkRef,
 }
 

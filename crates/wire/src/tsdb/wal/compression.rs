@@ -20,12 +20,12 @@ const STEP_BYTES: usize = 1 << 20;
 /// The compression of a record, which is the same for all its fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// No compression.
+    /// No compression: the fragments contain the record itself.
     #[default]
     None,
-    /// Snappy's block format.
+    /// Snappy's block format, without framing.
     Snappy,
-    /// Zstd frames.
+    /// Zstd frames, one or more of them.
     Zstd,
 }
 

@@ -28,18 +28,18 @@ use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 /// precede all other entries of the series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry<'r> {
-    /// A series and its number.
+    /// A series and the number that later entries refer to.
     Series {
         /// Number of the series.
         series: u64,
         /// Labels of the series.
         labels: Labels,
     },
-    /// A sample.
+    /// A sample of either type, with its timestamps.
     Sample {
         /// Number of its series.
         series: u64,
-        /// The sample with its timestamps.
+        /// The sample with its timestamp and start timestamp.
         sample: Sample,
     },
     /// A histogram with an unknown schema, which upstream leaves out too.
@@ -48,14 +48,14 @@ pub enum Entry<'r> {
         series: u64,
         /// Timestamp in milliseconds.
         time: TimestampMs,
-        /// The unknown schema.
+        /// The unknown schema, for the report.
         schema: i32,
     },
-    /// An exemplar.
+    /// An exemplar of a series, with its own labels.
     Exemplar {
         /// Number of its series.
         series: u64,
-        /// Labels of the exemplar.
+        /// Labels of the exemplar, for example the trace id.
         labels: Labels,
         /// Timestamp in milliseconds.
         time: TimestampMs,
@@ -76,7 +76,7 @@ pub enum Entry<'r> {
         /// Reference of the last chunk that was written.
         chunk: u64,
     },
-    /// The metadata of a series.
+    /// The metadata of a series, which replaces earlier metadata.
     Metadata {
         /// Number of the series.
         series: u64,
