@@ -53,7 +53,8 @@ use machine::{Machine, Taken};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The aggregation of one tenant's samples on their way into a store.
+/// The aggregation of one tenant's samples on their way into a store. Owned by the pipeline and
+/// shared by all its writers.
 pub(crate) struct Aggregation {
     tenant: TenantId,
     /// True if any group is configured: read for each batch, without the lock.
@@ -61,17 +62,17 @@ pub(crate) struct Aggregation {
     machine: Mutex<Option<Machine>>,
 }
 
-/// The result of aggregating a batch.
+/// The result of aggregating a batch, which the pipeline needs for storing the rest of it.
 pub(crate) struct Passed {
     /// Indexes of the series that must not be stored, ascending.
     pub(crate) dropped: Vec<u32>,
-    /// Number of samples of those series.
+    /// Number of samples of the dropped series.
     pub(crate) dropped_samples: usize,
     /// Resolves when the journal of the batch is durable; `None` if it changed nothing.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// Appends a batch of results with its journal to the store.
+/// Appends a batch of results with its journal to the store, and returns the ticket of the write.
 pub(crate) type Hand<'a> = &'a mut dyn FnMut(&Batch) -> Ticket;
 
 impl Aggregation {
@@ -84,7 +85,8 @@ impl Aggregation {
         }
     }
 
-    /// Returns whether batches of `tenant` must go through [`Aggregation::pass`].
+    /// Returns whether batches of `tenant` must go through [`Aggregation::pass`] before they are
+    /// stored.
     pub(crate) fn takes(&self, tenant: &TenantId) -> bool {
         self.is_on.load(Ordering::Relaxed) && *tenant == self.tenant
     }
@@ -184,7 +186,7 @@ impl Aggregation {
         })
     }
 
-    /// Returns the memory of the state in bytes.
+    /// Returns the memory of the state in bytes; zero before it is configured.
     pub(crate) fn memory_bytes(&self) -> usize {
         match &*lock(&self.machine) {
             Some(machine) => machine
@@ -226,11 +228,11 @@ impl Aggregation {
     }
 }
 
-/// The inputs of a new or restored state.
+/// The inputs of a new or restored state, which the caller collects when the store is opened.
 pub struct Start<'a> {
     /// Seed for hashing series keys, used by a new state if the store has no shared hash keys.
     pub seed: Seed,
-    /// Largest number of sources.
+    /// Largest number of sources, beyond which new ones are rejected.
     pub sources_max: usize,
     /// Lookup of the metric type in the metadata.
     pub kind_of: KindOf,
@@ -246,7 +248,7 @@ fn hashing_of(store: &dyn Append, seed: Seed) -> Hashing {
     Hashing::Keys(keys.unwrap_or_else(|| Arc::new(HashKeys::of(HashKind::fastest(), seed))))
 }
 
-/// Exports the metrics of all groups.
+/// Exports the metrics of all groups, with the group as a label.
 impl Collect for Aggregation {
     fn collect(&self, sink: &mut dyn Sink) {
         let groups = match &*lock(&self.machine) {

@@ -20,18 +20,19 @@ const PATH: &str = "__alerts_path__";
 /// Path of the API v2 for alerts, after the path prefix.
 const ALERTS: &str = "/api/v2/alerts";
 
-/// One entry of `alerting.alertmanagers`, with Prometheus's defaults.
+/// One entry of `alerting.alertmanagers`, with Prometheus's defaults filled in by the configuration
+/// reader.
 #[derive(Debug, PartialEq)]
 pub struct AlertmanagerSettings {
-    /// The setting `scheme`.
+    /// URL scheme of the Alertmanagers: `scheme`.
     pub scheme: String,
-    /// The setting `path_prefix`.
+    /// Prefix of the API's path: `path_prefix`.
     pub path_prefix: String,
-    /// Timeout of a request (setting `timeout`).
+    /// Timeout of a request: `timeout`.
     pub timeout: Duration,
     /// TLS, proxy and authentication settings of the HTTP client.
     pub http: HttpSettings,
-    /// The setting `sigv4`.
+    /// AWS request signing: `sigv4`.
     pub sigv4: Option<SigV4Settings>,
     /// Service discoveries that find the Alertmanagers.
     pub discoveries: Vec<DiscoverySettings>,
@@ -41,7 +42,7 @@ pub struct AlertmanagerSettings {
     pub alert_relabel: Vec<Rule>,
 }
 
-/// The URLs of the discovered Alertmanagers.
+/// The URLs of the discovered Alertmanagers, as the API shows them and the notifier uses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alertmanagers {
     /// URLs that receive alerts, without duplicates.
@@ -75,7 +76,7 @@ impl AlertmanagerSettings {
         all
     }
 
-    /// Returns the first error in the addresses of a group.
+    /// Returns the first error in the addresses of a group, for the validation of a configuration.
     pub fn check(&self, group: &Group) -> Result<(), String> {
         self.find_in(group).map(|_| ())
     }

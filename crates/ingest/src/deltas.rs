@@ -38,7 +38,7 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 /// empty.
 const STREAM_BYTES: usize = 2 * (size_of::<Stream>() + size_of::<Kept>());
 
-/// The accumulated value of a stream.
+/// The accumulated value of a stream, as a cumulative point of its kind.
 #[derive(Clone, Debug)]
 enum Total {
     Number(NumberPoint),
@@ -79,7 +79,8 @@ struct Kept {
     seen: Duration,
 }
 
-/// Properties that distinguish a point from others with the same end time.
+/// Properties that distinguish a point from others with the same end time; a retry has the same
+/// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     start: u64,
@@ -104,7 +105,8 @@ struct Table {
     searched: Duration,
 }
 
-/// The streams of all tenants, with a common memory limit.
+/// The streams of all tenants, with a common memory limit. Owned by the pipeline and lost at a
+/// restart.
 pub(crate) struct Deltas {
     table: Mutex<Table>,
     clock: Arc<dyn Clock>,
@@ -130,7 +132,7 @@ impl Deltas {
         }
     }
 
-    /// Returns the memory of the streams in bytes.
+    /// Returns the memory of all streams in bytes, including their hash table entries.
     pub(crate) fn memory_bytes(&self) -> usize {
         lock(&self.table).bytes
     }
@@ -158,7 +160,8 @@ impl Table {
     }
 }
 
-/// Accumulates the points of one request.
+/// Accumulates the points of one request, with the time of its arrival. Implements [`Accumulate`]
+/// for the decoder.
 pub(crate) struct Adding<'d> {
     deltas: &'d Deltas,
     tenant: &'d TenantId,
@@ -260,7 +263,7 @@ fn sum_of(a: Number, b: Number) -> Number {
     }
 }
 
-/// Returns the total of both sums, if both are known.
+/// Returns the total of both sums; `None` if either is unknown, from then on.
 fn sum_of_known(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
@@ -325,7 +328,7 @@ impl Accumulate for Adding<'_> {
     }
 }
 
-/// Adds a histogram with explicit bounds; different bounds restart the total.
+/// Adds a histogram with explicit bounds; different bounds restart the total at the new point.
 fn add_explicit(total: &mut ExplicitPoint, new: &ExplicitPoint) {
     if total.bounds != new.bounds {
         total.clone_from(new);

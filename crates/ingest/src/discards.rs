@@ -14,12 +14,12 @@ use std::sync::Mutex;
 /// Largest number of kinds: half a MiB with the longest examples.
 const KINDS_MAX: usize = 512;
 
-/// The rejected samples of one sender and job for one reason.
+/// The rejected samples of one sender and job for one reason, as the API returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discard {
-    /// Reason for the rejection.
+    /// Reason for the rejection, as in the metrics.
     pub reason: DropReason,
-    /// Sender of the samples.
+    /// Sender of the samples, as in the log.
     pub sender: Sender,
     /// Label `job` of the first sample in each write; empty if it is unknown.
     pub job: String,
@@ -37,7 +37,7 @@ pub struct Discard {
 
 type Key = (DropReason, Sender, String);
 
-/// The statistics, shared by all writers.
+/// The statistics, shared by all writers and read by the API.
 #[derive(Debug, Default)]
 pub(crate) struct Discards(Mutex<BTreeMap<Key, Discard>>);
 

@@ -34,14 +34,14 @@ use std::sync::Arc;
 const OTHER_FORMAT: &str = "the text ends with # EOF and is therefore OpenMetrics: send it with \
      Content-Type: application/openmetrics-text";
 
-/// Properties of a text that are known from the request.
+/// Properties of a text that are known from the request before the first byte of the body.
 #[derive(Clone, Debug)]
 pub struct ImportSettings {
     /// One of the two text formats.
     pub format: Format,
     /// True if the sender declared the format.
     pub is_format_stated: bool,
-    /// Compression of the body.
+    /// Compression of the body, from its `Content-Encoding`.
     pub packing: Packing,
     /// Timestamp of samples without one.
     pub default_time: TimestampMs,
@@ -49,7 +49,7 @@ pub struct ImportSettings {
     pub extra_labels: Vec<(String, String)>,
 }
 
-/// The result of [`Import::advance`].
+/// The result of [`Import::advance`]: the event for which the caller must wait.
 #[derive(Debug)]
 pub enum Step {
     /// More bytes are needed, or [`Import::end`].
@@ -57,11 +57,12 @@ pub enum Step {
     /// A piece was sent to the store: await the ticket, then call [`Import::settle`] or
     /// [`Import::send_again`].
     Sent(Ticket),
-    /// The whole text is stored.
+    /// The whole text is stored and durable.
     Done,
 }
 
-/// The import of one text.
+/// The import of one text. The caller alternates between [`Import::push`], [`Import::advance`] and
+/// waiting for tickets.
 pub struct Import {
     pipeline: Arc<Pipeline>,
     tenant: TenantId,
@@ -88,7 +89,7 @@ impl std::fmt::Debug for Import {
 }
 
 impl Import {
-    /// Starts the import of a text that was sent from `address`.
+    /// Starts the import of a text that was sent from `address`; nothing is read yet.
     pub fn begin(
         pipeline: Arc<Pipeline>,
         tenant: TenantId,
@@ -115,7 +116,7 @@ impl Import {
         }
     }
 
-    /// Appends bytes of the body to the input.
+    /// Appends bytes of the body to the input, which [`Import::has_enough`] limits.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         self.pipeline.metrics().body_bytes.add(bytes.len() as u64);
@@ -131,7 +132,8 @@ impl Import {
         self.is_input_all = true;
     }
 
-    /// Continues until something must be awaited. Computes on the calling thread.
+    /// Parses and sends the next piece, or returns which event must be awaited. Computes on the
+    /// calling thread. After an error, the caller must call [`Import::finish`].
     pub fn advance(&mut self) -> Result<Step, Error> {
         loop {
             self.unpack()?;
@@ -166,7 +168,8 @@ impl Import {
         self.pipeline.append_of_any_age(tenant, sender, batch)
     }
 
-    /// Records the result of the current piece, which is durable now.
+    /// Records the result of the current piece, which is durable now, and logs its rejected
+    /// samples.
     pub fn settle(&mut self, appended: Appended) {
         let refused = self.samples.take_refused();
         for dropped in &refused {
@@ -188,7 +191,8 @@ impl Import {
         self.stored_lines = self.pieces.lines();
     }
 
-    /// Counts the import in the metrics and returns its outcome.
+    /// Counts the import in the metrics and returns its outcome; `end` is the error that ended it,
+    /// if any.
     pub fn finish(self, end: Result<(), Error>) -> Result<WriteOutcome, Error> {
         let outcome = end.map(|()| self.outcome);
         self.pipeline.count_request(&outcome);
@@ -226,7 +230,7 @@ impl Import {
     }
 }
 
-/// Adds dropped samples to the entry with the same reason.
+/// Adds dropped samples to the entry with the same reason, or as a new entry.
 fn add(all: &mut Vec<Dropped>, dropped: Dropped) {
     let same = |known: &&mut Dropped| known.reason == dropped.reason;
     match all.iter_mut().find(same) {
@@ -235,7 +239,7 @@ fn add(all: &mut Vec<Dropped>, dropped: Dropped) {
     }
 }
 
-/// Adds one sample that was dropped for `reason`.
+/// Adds one sample that was dropped for `reason`; `first` is called only for the first one.
 fn drop_one(all: &mut Vec<Dropped>, reason: DropReason, first: impl FnOnce() -> String) {
     match all.iter_mut().find(|known| known.reason == reason) {
         Some(known) => known.sample_count += 1,

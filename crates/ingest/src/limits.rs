@@ -40,10 +40,10 @@ const SPARE_BODIES_MAX: usize = 16;
 /// Largest memory of a spare body buffer in bytes: twice a request of 2,000 samples.
 const SPARE_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Limits of the write pipeline.
+/// Limits of the write pipeline, derived from the memory that the process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestLimits {
-    /// Limits of a single request.
+    /// Limits of a single request, of any protocol.
     pub wire: WireLimits,
     /// Largest total size in bytes of the bodies, decoded messages and log blocks in processing.
     pub in_flight_bytes_max: usize,
@@ -57,7 +57,7 @@ pub struct IngestLimits {
     pub future_ms_max: i64,
 }
 
-/// Limits of an import of text, which is never in memory as a whole.
+/// Limits of an import of text, which is never in memory as a whole; derived from the largest body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportLimits {
     /// Limits of the piece of text that is parsed, stored and made durable at a time.
@@ -97,14 +97,15 @@ impl ImportLimits {
     }
 }
 
-/// Memory that is kept for the next requests in order to save allocations.
+/// Memory that is kept for the next requests in order to save allocations; included in the share of
+/// writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpareLimits {
-    /// Number of decoders.
+    /// Largest number of spare decoders, of all protocols.
     pub decoders: usize,
     /// Largest memory of a decoder in bytes.
     pub decoder_bytes: usize,
-    /// Number of body buffers.
+    /// Largest number of spare body buffers.
     pub bodies: usize,
     /// Largest memory of a body buffer in bytes.
     pub body_bytes: usize,

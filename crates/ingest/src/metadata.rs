@@ -44,7 +44,7 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 /// Shortest pause between two writes of the file, which is always written as a whole.
 const WRITE_PAUSE: Duration = Duration::from_secs(10);
 
-/// The meaning of the names in a request's metadata.
+/// The meaning of the names in a request's metadata, which depends on the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// Names of metric families, as in remote write 1.0 and OTLP.
@@ -53,7 +53,7 @@ pub(crate) enum Names {
     Series,
 }
 
-/// The metadata of a metric.
+/// The metadata of a metric, with the time of the latest push that contained it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     kind: MetricType,
@@ -84,7 +84,7 @@ struct Table {
     is_changed: bool,
 }
 
-/// The table of pushed metadata, and the file that stores it.
+/// The table of pushed metadata, and the file that stores it. Shared by the pipeline and the API.
 #[derive(Debug, Default)]
 pub struct PushedMetadata {
     table: Mutex<Table>,
@@ -130,7 +130,7 @@ impl PushedMetadata {
         said.len() - kept.count()
     }
 
-    /// Returns the metadata of the family `name`.
+    /// Returns the metadata of the family `name`, or `None` if no push contained it.
     pub fn find(&self, tenant: &TenantId, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.table);
         table
@@ -162,7 +162,7 @@ impl PushedMetadata {
         }
     }
 
-    /// Returns the number of metrics with metadata, of all tenants.
+    /// Returns the number of metrics with metadata, summed over all tenants.
     pub fn len(&self) -> usize {
         lock(&self.table).tenants.values().map(HashMap::len).sum()
     }
@@ -260,7 +260,8 @@ impl Table {
         true
     }
 
-    /// Removes metrics without recent pushes; returns whether that made enough space.
+    /// Removes metrics without recent pushes, at most once a minute; returns whether that made
+    /// enough space.
     fn make_room(&mut self, before: usize, bytes: usize, now: TimestampMs) -> bool {
         let pause = SEARCH_PAUSE.as_millis() as i64;
         if now.saturating_sub(self.searched) < pause {

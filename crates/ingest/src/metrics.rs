@@ -4,7 +4,7 @@ use crate::outcome::DropReason;
 use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Counters of the write pipeline and of scraping.
+/// Counters of the write pipeline and of scraping, shared by all writers of a pipeline.
 #[derive(Debug)]
 pub struct Metrics {
     pub(crate) in_flight: Budget,
@@ -50,7 +50,7 @@ impl Metrics {
         }
     }
 
-    /// Counts dropped samples under their reason.
+    /// Adds `count` to the counter of dropped samples for this reason.
     pub(crate) fn count_dropped(&self, reason: DropReason, count: u64) {
         let all = DropReason::ALL.iter().zip(&self.samples_dropped);
         for (_, counter) in all.filter(|(known, _)| **known == reason) {

@@ -6,6 +6,7 @@ use firn_wire::remote_write::{Refusal, Refused};
 use std::fmt::Write;
 
 /// The reason why samples were dropped: the closed set of values for the metric label `reason`.
+/// Every dropped sample has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DropReason {
     /// The labels or the histogram of the series are invalid.
@@ -46,7 +47,7 @@ impl DropReason {
         self == DropReason::Rejected(Rejection::TooFarInFuture)
     }
 
-    /// Returns the value of the metric label `reason`.
+    /// Returns the value of the metric label `reason`, which also appears in error texts.
     pub fn as_str(self) -> &'static str {
         match self {
             DropReason::Rejected(Rejection::OutOfOrder) => "out_of_order",
@@ -75,10 +76,10 @@ impl DropReason {
     }
 }
 
-/// Samples dropped for one reason.
+/// Samples dropped for one reason in one write, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Reason for dropping them.
+    /// Reason for dropping them, as in the metrics.
     pub reason: DropReason,
     /// Number of samples; a rejected series may have had none.
     pub sample_count: usize,
@@ -121,12 +122,12 @@ impl From<&Rejected> for Dropped {
     }
 }
 
-/// Exemplars dropped for one reason.
+/// Exemplars dropped for one reason in one write, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedExemplars {
-    /// Reason, in one word.
+    /// Reason, in one word, as in the metrics.
     pub reason: &'static str,
-    /// Number of exemplars.
+    /// Number of dropped exemplars.
     pub count: usize,
     /// Error text of the first one, in the wording of Prometheus where it has one.
     pub first: String,
@@ -167,18 +168,19 @@ impl From<&RefusedExemplars> for DroppedExemplars {
     }
 }
 
-/// The stored parts of a request, as remote write 2.0 reports them in its response.
+/// The stored parts of a request, as remote write 2.0 reports them in the headers of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Number of float samples.
+    /// Number of stored float samples.
     pub samples: usize,
-    /// Number of native histograms.
+    /// Number of stored native histograms.
     pub histograms: usize,
     /// Number of exemplars, including duplicates and those that the store does not keep.
     pub exemplars: usize,
 }
 
-/// The result of decoding a write, before the store has received it.
+/// The result of decoding a write, before the store has received it. It becomes part of the
+/// outcome.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decoding {
     /// Samples that were not passed to the store.
@@ -191,7 +193,8 @@ pub(crate) struct Decoding {
     pub(crate) tells_exemplars: bool,
 }
 
-/// The outcome of a write whose stored samples are durable.
+/// The outcome of a write whose stored samples are durable, from which the server builds its
+/// response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
     /// Number of stored samples, including silently accepted duplicates.
@@ -216,7 +219,7 @@ impl WriteOutcome {
         Self::of_push(decoding, appended)
     }
 
-    /// Returns the outcome of a push.
+    /// Returns the outcome of a push from the results of decoding and of the store.
     pub(crate) fn of_push(decoding: Decoding, appended: &Appended) -> Self {
         let Decoding {
             mut dropped,
@@ -244,12 +247,13 @@ impl WriteOutcome {
         }
     }
 
-    /// Returns whether nothing was stored although something was dropped.
+    /// Returns whether nothing was stored although something was dropped, which is an error for the
+    /// sender.
     pub fn is_refused(&self) -> bool {
         self.stored_count == 0 && !self.dropped.is_empty()
     }
 
-    /// Returns whether everything was stored.
+    /// Returns whether everything was stored, samples as well as reported exemplars.
     pub fn is_whole(&self) -> bool {
         self.dropped.is_empty() && self.dropped_exemplars.is_empty()
     }

@@ -59,10 +59,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// behind the newest one of a store and still be accepted in order.
 const IN_ORDER_MS: i64 = 60 * 60 * 1000;
 
-/// The relation of a rule's evaluation instant to the current time.
+/// The relation of a rule's evaluation instant to the current time, which decides about late
+/// samples and aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantAge {
-    /// A regular evaluation.
+    /// A regular evaluation, whose instant is close to the present.
     Live,
     /// A missed evaluation that is made up for: its samples may have any age and are aggregated
     /// like late ones.
@@ -71,7 +72,8 @@ pub enum InstantAge {
     Past,
 }
 
-/// Stores the samples of all writers. Shared by all connections and background tasks.
+/// Stores the samples of all writers. Created once for a store, and shared by all connections and
+/// background tasks.
 pub struct Pipeline {
     store: Arc<dyn Append>,
     limits: IngestLimits,
@@ -124,21 +126,23 @@ impl Pipeline {
         }
     }
 
-    /// Enables type and unit labels for protocols that transmit both (`type-and-unit-labels`).
+    /// Returns the pipeline with type and unit labels enabled for protocols that transmit both
+    /// (`type-and-unit-labels`).
     #[must_use]
     pub fn labelling_types(mut self, labels_types: bool) -> Self {
         self.labels_types = labels_types;
         self
     }
 
-    /// Enables zero samples at the start timestamps in pushes (`created-timestamp-zero-ingestion`).
+    /// Returns the pipeline with zero samples enabled at the start timestamps in pushes
+    /// (`created-timestamp-zero-ingestion`).
     #[must_use]
     pub fn making_zeros(mut self, makes_zeros: bool) -> Self {
         self.makes_zeros = makes_zeros;
         self
     }
 
-    /// Returns the table of pushed metadata.
+    /// Returns the table of pushed metadata, which the API reads.
     pub fn metadata(&self) -> &Arc<PushedMetadata> {
         &self.metadata
     }
@@ -153,7 +157,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the limits of the pipeline.
+    /// Returns the limits of the pipeline, which the server needs for reading bodies.
     pub fn limits(&self) -> IngestLimits {
         self.limits
     }
@@ -163,7 +167,7 @@ impl Pipeline {
         self.ledger.discards.list()
     }
 
-    /// Returns the metrics of ingestion.
+    /// Returns the metrics of ingestion, for the exposition of this process.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.ledger.metrics.clone()
     }
@@ -186,7 +190,7 @@ impl Pipeline {
         outcome
     }
 
-    /// Counts a request whose batches were all passed to the store.
+    /// Counts a request whose batches were all passed to the store, by its outcome.
     pub(crate) fn count_request(&self, outcome: &Result<WriteOutcome, Error>) {
         let metrics = &self.ledger.metrics;
         let counter = match outcome {
@@ -208,7 +212,7 @@ impl Pipeline {
         outcome
     }
 
-    /// Counts a request that failed before it was stored.
+    /// Counts a request that failed before it was stored, by the kind of its error.
     fn count_refused<T>(&self, outcome: &Result<T, Error>) {
         let metrics = &self.ledger.metrics;
         match outcome {
@@ -218,7 +222,7 @@ impl Pipeline {
         }
     }
 
-    /// Passes a batch with samples of `sender` to the store.
+    /// Passes a batch with samples of `sender` to the store, subject to the bounds of that sender.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
         let bounds = self.bounds_of(Some(&sender));
         self.append_made(tenant, Some(sender), &mut batch, bounds)
@@ -301,7 +305,7 @@ impl Pipeline {
         self.append_made(tenant, Some(sender), &mut batch, bounds)
     }
 
-    /// Passes a batch that this process created to the store.
+    /// Passes a batch that this process created to the store, after its memory was counted.
     fn append_made(
         &self,
         tenant: &TenantId,

@@ -34,25 +34,25 @@ const KINDS_MAX: usize = 512;
 /// Labels may have up to 1 MiB.
 const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 
-/// The origin of samples, as shown in the log.
+/// The origin of samples, as shown in the log and in the statistics of rejected samples.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
     /// Scrapes of the job with this name.
     Job(Arc<str>),
     /// Rules of the group with this name.
     Rules(Arc<str>),
-    /// Results of stream aggregation.
+    /// Results of stream aggregation, which have no other sender.
     Aggregation,
     /// Pushes over remote write, OTLP or import.
     Push {
-        /// Tenant of the samples.
+        /// Tenant to which the samples belong.
         tenant: TenantId,
         /// Address of the sender, if the request arrived over a socket.
         address: Option<IpAddr>,
     },
 }
 
-/// The samples of one kind since the last line.
+/// The samples of one kind since the last line, with the first of them as an example.
 #[derive(Clone, Debug, PartialEq)]
 struct Sum {
     samples: u64,
@@ -64,7 +64,7 @@ struct Sum {
     bound: Option<TimestampMs>,
 }
 
-/// A line to be written.
+/// A line to be written after the lock on the kinds was released.
 #[derive(Debug, PartialEq)]
 struct Line {
     reason: DropReason,
@@ -73,7 +73,7 @@ struct Line {
     sum: Sum,
 }
 
-/// A kind for which a line was written.
+/// A kind for which a line was written within the last minute.
 #[derive(Debug)]
 struct Known {
     last_line: Duration,
@@ -83,7 +83,7 @@ struct Known {
 #[derive(Debug, Default)]
 struct Kinds(BTreeMap<(DropReason, Option<Sender>), Known>);
 
-/// Adds up rejected samples and writes the lines. Shared by all writers.
+/// Adds up rejected samples and writes the lines. Shared by all writers of a pipeline.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Kinds>);
 
@@ -106,12 +106,12 @@ impl Refusals {
         });
     }
 
-    /// Writes the lines that are due.
+    /// Writes the lines whose pause since the previous line of their kind has ended.
     pub(crate) fn tick(&self, now: Duration) {
         self.say(|kinds| kinds.due(now));
     }
 
-    /// Writes lines for all samples that were not logged yet.
+    /// Writes lines for all samples that were not logged yet, without regard to pauses.
     pub(crate) fn finish(&self) {
         self.say(Kinds::rest);
     }
@@ -246,7 +246,7 @@ impl Line {
     }
 }
 
-/// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`].
+/// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`] at a character boundary.
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= EXAMPLE_BYTES_MAX {
         return text.to_owned();

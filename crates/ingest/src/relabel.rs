@@ -25,13 +25,14 @@ use md5::{Digest, Md5};
 /// Default separator between the source labels.
 const SEPARATOR: &str = ";";
 
-/// Default regular expression.
+/// Default regular expression, which matches everything as one group.
 const REGEX: &str = "(.*)";
 
-/// Default replacement.
+/// Default replacement, which copies the first group.
 const REPLACEMENT: &str = "$1";
 
-/// A rule as written in the configuration. `None` means that the field is absent.
+/// A rule as written in the configuration. `None` means that the field is absent, which differs
+/// from a default value in validation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSettings {
     /// Labels whose values are joined.
@@ -47,7 +48,7 @@ pub struct RuleSettings {
     pub target_label: String,
     /// Template for the value, or for a label name; `$1` by default.
     pub replacement: Option<String>,
-    /// Action of the rule.
+    /// Action of the rule; `replace` by default.
     pub action: Action,
 }
 
@@ -119,7 +120,7 @@ impl RuleSettings {
         self.check_alone(compares)
     }
 
-    /// Rejects fields that the action does not use.
+    /// Rejects fields that the action does not use, with the error text of Prometheus.
     fn check_alone(&self, compares: bool) -> Result<(), String> {
         let action = self.action;
         let sets_other =
@@ -142,7 +143,7 @@ impl RuleSettings {
     }
 }
 
-/// Returns whether `template` always produces valid label names.
+/// Returns whether `template` always produces valid label names, whatever its groups match.
 fn is_name_template(template: &str, names: NameScheme) -> bool {
     match names {
         NameScheme::Utf8 => !template.is_empty(),
@@ -178,7 +179,7 @@ fn is_legacy_template(template: &str) -> bool {
     has_begun
 }
 
-/// The compiled regular expression, in the form that the action needs.
+/// The compiled regular expression, in the cheapest form that the action needs.
 #[derive(Debug)]
 enum Pattern {
     /// The action uses no regular expression.
@@ -217,7 +218,7 @@ fn is_copy(settings: &RuleSettings) -> bool {
         && !settings.target_label.contains('$')
 }
 
-/// A validated and compiled rule.
+/// A validated and compiled rule, which can be applied from several threads.
 #[derive(Debug)]
 pub struct Rule {
     settings: RuleSettings,
@@ -231,7 +232,7 @@ impl PartialEq for Rule {
     }
 }
 
-/// The result of one rule, for debugging a configuration.
+/// The result of one rule in a sequence, for debugging a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Labels after the rule; empty once the label set was dropped.
@@ -246,7 +247,7 @@ pub fn apply(rules: &[Rule], labels: &mut LabelsBuilder) -> bool {
     rules.iter().all(|rule| rule.apply(labels))
 }
 
-/// Applies `rules` in order and returns the result of each one.
+/// Applies `rules` in order and returns the result of each one, including those after a drop.
 pub fn steps(rules: &[Rule], labels: &Labels) -> Vec<Step> {
     let mut builder = LabelsBuilder::from_labels(labels.as_ref());
     let mut is_kept = true;
@@ -308,7 +309,8 @@ impl Rule {
         };
     }
 
-    /// Returns the joined values of the source labels.
+    /// Returns the values of the source labels, joined by the separator; absent labels count as
+    /// empty.
     fn source(&self, labels: &LabelsBuilder) -> Vec<u8> {
         let mut joined = Vec::new();
         for (i, name) in self.settings.source_labels().iter().enumerate() {

@@ -59,7 +59,8 @@ use resources::Resources;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// All scrape jobs of this process.
+/// All scrape jobs of this process, each with its own task. The server applies the configuration
+/// and stops them at its end.
 pub struct Scraping {
     resources: Arc<Resources>,
     read_yaml: ReadYaml,
@@ -145,7 +146,7 @@ impl Scraping {
         self.resources.lent(self.read_yaml)
     }
 
-    /// Returns the current state of all jobs, sorted by name.
+    /// Returns the current state of all jobs for the API, sorted by name.
     pub fn views(&self) -> Vec<Arc<PoolView>> {
         self.pools().values().map(Pool::view).collect()
     }

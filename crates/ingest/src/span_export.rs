@@ -33,25 +33,25 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// resource exhausted, aborted, out of range, unavailable, data loss.
 const GRPC_RETRYABLE: [u32; 7] = [1, 4, 8, 10, 11, 14, 15];
 
-/// The transport protocol for spans.
+/// The transport protocol for spans, which decides about path and framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanProtocol {
-    /// gRPC over HTTP/2.
+    /// gRPC over HTTP/2, with one unary call for each export.
     Grpc,
-    /// Protobuf in HTTP requests.
+    /// Protobuf in HTTP requests, without gRPC framing.
     Http,
 }
 
-/// The settings of a collector.
+/// The settings of a collector, from the `tracing` section of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanCollector {
-    /// Transport protocol.
+    /// Transport protocol of the collector.
     pub protocol: SpanProtocol,
-    /// Host and port.
+    /// Host and port of the collector.
     pub endpoint: String,
     /// TLS settings; `None` for connections without TLS.
     pub tls: Option<TlsSettings>,
-    /// Headers of each request.
+    /// Headers of each request, for example for authentication.
     pub headers: Vec<(String, String)>,
     /// True if requests are compressed with gzip.
     pub is_compressed: bool,
@@ -59,16 +59,16 @@ pub struct SpanCollector {
     pub timeout: Duration,
 }
 
-/// The reason why spans were not accepted.
+/// The reason why spans were not accepted, and whether a retry is useful.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportError {
-    /// Description of the error.
+    /// Description of the error, for the log.
     pub why: String,
     /// True if the spans may be sent again.
     pub may_repeat: bool,
 }
 
-/// Sends spans to one collector.
+/// Sends spans to one collector, with the HTTP client and the URL that its settings require.
 #[derive(Debug)]
 pub struct SpanExporter {
     collector: SpanCollector,
@@ -105,7 +105,8 @@ impl SpanExporter {
         })
     }
 
-    /// Exports `spans` with this `version` of the service.
+    /// Exports `spans` in one request, with this `version` of the service. Fails after the timeout
+    /// or if the collector does not accept them.
     pub async fn export(&self, version: &str, spans: &[FinishedSpan]) -> Result<(), ExportError> {
         let message = traces::encode(SERVICE, version, spans);
         let message = match self.collector.is_compressed {

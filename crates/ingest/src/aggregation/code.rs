@@ -6,7 +6,7 @@
 use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
 
-/// The error for bytes that are not a valid journal.
+/// The error for bytes that are not a valid journal, with a short description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
@@ -15,12 +15,12 @@ pub(super) fn push_signed(out: &mut Vec<u8>, number: i64) {
     push_uvarint(out, zigzag(number));
 }
 
-/// Appends a float, bit for bit.
+/// Appends a float as its eight bytes, bit for bit.
 pub(super) fn push_float(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-/// Appends the fingerprint of a source.
+/// Appends the fingerprint of a source as sixteen bytes.
 pub(super) fn push_print(out: &mut Vec<u8>, print: Fingerprint) {
     out.extend_from_slice(&print.low.to_le_bytes());
     out.extend_from_slice(&print.high.to_le_bytes());
@@ -57,7 +57,7 @@ fn whole(value: f64) -> Option<i64> {
     is_whole.then_some(number)
 }
 
-/// Reads values from the front of a slice.
+/// Reads values from the front of a slice. Methods fail if the slice is too short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(Fingerprint { high, low })
     }
 
-    /// Reads an unsigned varint.
+    /// Reads an unsigned varint; fails if it exceeds 64 bits.
     pub(super) fn unsigned(&mut self) -> Result<u64, Malformed> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {

@@ -15,7 +15,8 @@ pub(super) const ENTRIES_MAX: usize = 1 << 20;
 /// The output number of a free entry.
 const FREE: u32 = u32::MAX;
 
-/// A source as seen by one rule.
+/// A source as seen by one rule: the series, its latest value, and the output that it contributes
+/// to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// Fingerprint that identifies the series.
@@ -43,7 +44,7 @@ impl Entry {
     /// Another entry of the source precedes this one.
     pub(super) const IS_BEHIND: u8 = 4;
 
-    /// Returns a source without samples.
+    /// Returns a source of the output `output` that has no samples yet.
     pub(super) fn new(print: Fingerprint, output: u32) -> Self {
         Self {
             print,
@@ -71,7 +72,7 @@ impl Entry {
     }
 }
 
-/// A part of the table with a fixed capacity.
+/// A part of the table with a fixed capacity, so that entries never move.
 #[derive(Debug)]
 struct Leaf {
     entries: Vec<Entry>,
@@ -89,7 +90,7 @@ impl Leaf {
     }
 }
 
-/// The table of entries.
+/// The table of a lane's entries. Numbers of removed entries are reused.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     leaves: Vec<Leaf>,
@@ -103,7 +104,7 @@ impl Entries {
         self.count
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the memory of the table in bytes, including unused entries.
     pub(super) fn memory_bytes(&self) -> usize {
         self.leaves.len() * LEAF * (size_of::<Entry>() + size_of::<u32>())
             + self.leaves.capacity() * size_of::<Leaf>()
@@ -182,7 +183,7 @@ impl Entries {
         *place = entry;
     }
 
-    /// Removes an entry and returns it; its number becomes free.
+    /// Removes an entry and returns it; its number becomes free for another source.
     pub(super) fn remove(&mut self, at: u32) -> Option<Entry> {
         let entry = self.get_mut(at)?;
         let removed = *entry;

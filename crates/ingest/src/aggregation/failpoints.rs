@@ -4,7 +4,7 @@
 #[cfg(test)]
 pub(super) use switched::{has, with_flaw};
 
-/// A rule of aggregation to violate.
+/// A rule of aggregation to violate; each flaw must be detected by some test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     /// A repeated sample counts again.

@@ -6,7 +6,8 @@
 use super::spec::Op;
 use firn_model::kahan::Kahan;
 
-/// The aggregation of one output, to which values are added one at a time.
+/// The aggregation of one output at one instant, to which the values of its sources are added one
+/// at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     op: Op,
@@ -35,7 +36,7 @@ impl Fold {
         }
     }
 
-    /// Adds a value with its timestamp.
+    /// Adds the value of one source with its timestamp, which only the operator `last` uses.
     pub(super) fn add(&mut self, time: i64, value: f64) {
         let is_first = self.count == 0;
         self.count += 1;

@@ -20,7 +20,7 @@ const XXH3: u8 = 1;
 const AES: u8 = 2;
 const NH: u8 = 3;
 
-/// The hash function with its keys.
+/// The hash function of a state with its keys, which is written to every journal record.
 #[derive(Clone, Debug)]
 pub(super) enum Hashing {
     /// Hash keys that the store has or had too.
@@ -30,7 +30,7 @@ pub(super) enum Hashing {
 }
 
 impl Hashing {
-    /// Returns the fingerprint of the series with this key.
+    /// Returns the fingerprint of the series with this key, which identifies its source.
     #[inline]
     pub(super) fn print(&self, key: &[u8]) -> Fingerprint {
         match self {

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) use flush::Results;
 
-/// The time parameters of a group, in milliseconds.
+/// The time parameters of a group, in milliseconds. A change of them moves open intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Params {
     pub(super) interval_ms: i64,
@@ -57,7 +57,8 @@ impl Params {
         }
     }
 
-    /// Returns the end of the interval that contains `time`.
+    /// Returns the end of the interval that contains `time`; an end belongs to the interval before
+    /// it.
     #[inline]
     pub(super) fn end_of(&self, time: i64) -> i64 {
         match time.rem_euclid(self.interval_ms) {
@@ -67,7 +68,7 @@ impl Params {
     }
 }
 
-/// A float sample of a source.
+/// A float sample of a source, of which staleness markers are a special value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) time: i64,
@@ -76,10 +77,10 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
-/// The outcome of adding a sample.
+/// The outcome of adding a sample, which metrics count for each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The sample counts.
+    /// The sample counts in its result.
     Counted,
     /// The sample is not newer than the newest one of its source.
     Repeated,
@@ -97,7 +98,7 @@ impl Verdict {
     pub(super) const COUNT: usize = 5;
 }
 
-/// A gauge sample whose interval is still open.
+/// A gauge sample whose interval is still open, so that it has no effect yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Waiting {
     entry: u32,
@@ -105,7 +106,7 @@ struct Waiting {
     value: f64,
 }
 
-/// The state of a lane.
+/// The state of a lane: sources, outputs, and samples of open intervals.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) params: Params,
@@ -169,7 +170,8 @@ impl Lane {
         free.unwrap_or(self.outputs.len()) as u32
     }
 
-    /// Stores an output at the number `at`.
+    /// Stores an output at the number `at`, which must be free, and makes it findable by its
+    /// labels.
     pub(super) fn put_output(&mut self, at: u32, output: Output) {
         let at_index = at as usize;
         if self.outputs.len() <= at_index {

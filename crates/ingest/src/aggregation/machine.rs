@@ -51,21 +51,23 @@ const RESULTS_MAX: usize = 10_000;
 /// Largest number of intervals of a lane that one call writes: one hour of one-second intervals.
 const ENDS_MAX: usize = 3_600;
 
-/// Returns the kind of a metric, if its metadata is known.
+/// Returns the kind of a metric, if its metadata is known. Provided by the server, which searches
+/// pushed and scraped metadata.
 pub type KindOf = Arc<dyn Fn(&[u8]) -> Option<Kind> + Send + Sync>;
 
-/// A configured group.
+/// A configured group, with the position of its lanes and its counters.
 #[derive(Debug)]
 struct Group {
     spec: GroupSpec,
-    /// Identities of its rules.
+    /// Identities of its rules, in the order of the rules.
     identities: Vec<u64>,
-    /// Index of its first lane.
+    /// Index of its first lane; the others follow it.
     base: usize,
     counts: Arc<GroupCounts>,
 }
 
-/// A lane with its group, and its changes that are not in the journal yet.
+/// A lane with its group, and its changes that are not in the journal yet. Lanes of removed groups
+/// leave a free position.
 #[derive(Debug)]
 struct Slot {
     group: String,
@@ -115,7 +117,7 @@ impl Slot {
         self.lane.take_histogram(at, &end, &mut self.ops)
     }
 
-    /// Adds a histogram of the source `at`.
+    /// Adds a histogram of the source `at`, converted to the sample type of its result.
     fn take_histogram(&mut self, at: u32, sample: &HistogramSample) -> Verdict {
         let is_stale = sample.histogram.is_stale();
         if !is_stale && sample.histogram.validate().is_err() {
@@ -147,7 +149,7 @@ impl Slot {
     }
 }
 
-/// A sample of a batch, of either type.
+/// A sample of a batch, of either type, as its source is fed with it.
 #[derive(Clone, Copy, Debug)]
 enum AnySample<'a> {
     Float(Sample),
@@ -163,20 +165,20 @@ impl AnySample<'_> {
     }
 }
 
-/// The result of aggregating a batch.
+/// The result of aggregating a batch, which the caller stores in one step.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     /// Indexes of the series that must not be stored, ascending.
     pub(super) dropped: Vec<u32>,
     /// Number of samples of those series.
     pub(super) dropped_samples: usize,
-    /// Due results.
+    /// Results that are due, with the end of their interval as timestamp.
     pub(super) results: Batch,
     /// Journal record to be logged with the results; may be empty.
     pub(super) journal: Journal,
 }
 
-/// The state of aggregation, with all groups and lanes.
+/// The state of aggregation, with all groups and lanes. The caller serializes all calls by a lock.
 pub(super) struct Machine {
     groups: Vec<Group>,
     lanes: Vec<Option<Slot>>,
@@ -185,7 +187,7 @@ pub(super) struct Machine {
     /// Sources that ended in the current batch, with the indexes of their lanes.
     ended: Vec<(usize, Entry)>,
     round: Round,
-    /// Largest number of sources.
+    /// Largest number of sources in all groups together.
     sources_max: usize,
     /// Newest timestamp of any sample; `i64::MIN` before the first.
     data_time: TimestampMs,
@@ -475,7 +477,7 @@ impl Machine {
         Some(at)
     }
 
-    /// Adds the verdicts of a batch to the metrics.
+    /// Adds the verdicts of a batch to the metrics of their groups.
     fn count(&mut self) {
         for group in &self.groups {
             for slot in self.lanes[group.base..][..LANES].iter_mut().flatten() {
@@ -497,7 +499,7 @@ impl Machine {
         }
     }
 
-    /// Flushes the intervals that have ended by data time.
+    /// Flushes the intervals that have ended by data time, within the limits for one call.
     fn flush_due(&mut self, results: &mut Batch) {
         let mut gone = Vec::new();
         for group in &self.groups {

@@ -4,7 +4,7 @@ use super::lane::Verdict;
 use firn_model::metrics::{Counter, Sink, Value};
 use std::sync::Arc;
 
-/// The counters of one group.
+/// The counters of one group, which survive a reload of the configuration.
 #[derive(Debug, Default)]
 pub(super) struct GroupCounts {
     pub(super) samples: Counter,
@@ -36,7 +36,7 @@ impl GroupCounts {
     }
 }
 
-/// The size of a group's state.
+/// The size of a group's state, computed when metrics are collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) sources: usize,

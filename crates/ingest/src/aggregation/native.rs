@@ -16,7 +16,7 @@ use firn_model::labels::push_uvarint;
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use firn_wire::remote_write::{decode_histogram, encode_histogram};
 
-/// The sum of many histograms.
+/// The sum of many histograms with the same kind of buckets, in the coarsest of their schemas.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observations {
     /// Buckets and counts; its field `sum` is not used.
@@ -75,6 +75,7 @@ impl Observations {
 }
 
 /// The total of a counter of histograms, with increments that wait for the end of their interval.
+/// Part of an output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NativeTotal {
     /// The total; `None` before the first source.
@@ -195,7 +196,8 @@ pub(super) fn growth(
     grown.subtract(&before).ok().map(|_| grown)
 }
 
-/// The aggregation of the histograms of many gauges at one instant.
+/// The aggregation of the histograms of many gauges at one instant: a sum, a mean, or the newest
+/// one.
 #[derive(Clone, Debug)]
 pub(super) struct NativeFold {
     of: Option<Of>,

@@ -44,7 +44,8 @@ const FLUSH: u8 = 3;
 const SKIP: u8 = 4;
 const HISTOGRAM: u8 = 5;
 
-/// The operations on one lane since the last record.
+/// The encoded operations on one lane since the last record, with the state of the difference
+/// encoding.
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     pub(super) bytes: Vec<u8>,
@@ -94,7 +95,7 @@ impl Ops {
         }
     }
 
-    /// Appends a histogram of the source `at`.
+    /// Appends a histogram of the source `at`, in the encoding of remote write.
     pub(super) fn push_histogram(&mut self, at: u32, sample: &HistogramSample) {
         self.push_other(HISTOGRAM);
         push_uvarint(&mut self.bytes, u64::from(at));
@@ -106,7 +107,7 @@ impl Ops {
         push_histogram(&mut self.bytes, sample.time, &sample.histogram);
     }
 
-    /// Appends the creation of a source.
+    /// Appends the creation of a source with its fingerprint and output.
     pub(super) fn push_create(&mut self, at: u32, print: Fingerprint, output: u32) {
         self.push_other(CREATE);
         push_uvarint(&mut self.bytes, u64::from(at));
@@ -130,7 +131,7 @@ impl Ops {
         push_signed(&mut self.bytes, end);
     }
 
-    /// Appends the end of an interval.
+    /// Appends the end of an interval, at which results are written.
     pub(super) fn push_flush(&mut self, end: i64) {
         if failpoints::has(Flaw::ForgetsFlush) {
             return;

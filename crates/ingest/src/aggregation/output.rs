@@ -18,10 +18,10 @@ use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
 /// the second, which is `i64::MAX` while the period continues.
 type Span = (i64, i64);
 
-/// The sample type of a result's sources.
+/// The sample type of a result's sources, which the first source determines.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// Floats.
+    /// Floats, as most sources have.
     Float,
     /// Native histograms, with the total if the result is a counter.
     Native(Box<NativeTotal>),
@@ -30,12 +30,12 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Returns whether floats are accepted.
+    /// Returns whether floats are accepted as samples of the sources.
     pub(super) fn takes_floats(&self) -> bool {
         !matches!(self, Self::Native(_))
     }
 
-    /// Returns whether histograms are accepted.
+    /// Returns whether histograms are accepted as samples of the sources.
     pub(super) fn takes_histograms(&self) -> bool {
         !matches!(self, Self::Float)
     }
@@ -50,14 +50,15 @@ impl Form {
     }
 }
 
-/// The state of one result series.
+/// The state of one result series, which exists as long as it has sources, pending increments, or a
+/// written result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Output {
-    /// Identity of its rule.
+    /// Identity of its rule, which survives a reload.
     pub(super) rule: u64,
     /// Index of its rule in the configured group.
     pub(super) index: usize,
-    /// Counter or gauge.
+    /// Counter or gauge, which decides about pending increments.
     pub(super) kind: Kind,
     /// Sample type of its sources.
     pub(super) form: Form,
@@ -73,7 +74,7 @@ pub(super) struct Output {
     pub(super) spans: Vec<Span>,
     /// Timestamp of the newest sample, for a counter.
     pub(super) newest: i64,
-    /// Number of its sources.
+    /// Number of its sources, in this lane.
     pub(super) entries: u32,
     /// True if the latest written sample is not a staleness marker.
     pub(super) is_written: bool,

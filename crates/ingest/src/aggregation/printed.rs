@@ -6,7 +6,7 @@ use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
 use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 
-/// Wraps a source and adds fingerprints to it.
+/// Wraps a source and adds fingerprints to it, which aggregation and the store both need.
 pub(crate) struct Printed<'a> {
     source: &'a mut dyn Source,
     hash: Option<SeriesHash>,

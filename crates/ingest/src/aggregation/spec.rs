@@ -17,17 +17,19 @@ pub const GROUPS_MAX: usize = 128;
 /// Suffixes of counter names, for metrics without known metadata.
 const COUNTER_ENDINGS: [&[u8]; 4] = [b"_total", b"_bucket", b"_count", b"_sum"];
 
-/// The aggregation configuration of a store: all groups.
+/// The aggregation configuration of a store: all groups. Created by the settings from the
+/// configuration file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AggregationSpec {
     /// The groups, with distinct names.
     pub groups: Vec<GroupSpec>,
 }
 
-/// Rules with common time parameters, whose results are written together.
+/// Rules with common time parameters, whose results are written together and whose lanes are
+/// separate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSpec {
-    /// Name of the group.
+    /// Name of the group, which identifies its state.
     pub name: String,
     /// Length of an interval in milliseconds; greater than zero.
     pub interval_ms: i64,
@@ -35,30 +37,30 @@ pub struct GroupSpec {
     pub delay_ms: i64,
     /// Time in milliseconds for which a silent source still counts; greater than zero.
     pub lookback_ms: i64,
-    /// Rules of the group.
+    /// Rules of the group, with distinct results.
     pub rules: Arc<[RuleSpec]>,
 }
 
-/// The aggregation operator of a rule.
+/// The aggregation operator of a rule, with the semantics of PromQL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     /// The sum; the sum of counters is a counter.
     Sum,
-    /// The minimum.
+    /// The minimum of the newest values.
     Min,
-    /// The maximum.
+    /// The maximum of the newest values.
     Max,
-    /// The arithmetic mean.
+    /// The arithmetic mean of the newest values.
     Avg,
-    /// The number of sources.
+    /// The number of sources with a recent sample.
     Count,
     /// One, if there is at least one source.
     Group,
     /// The newest value; the greatest of those with the same timestamp.
     Last,
-    /// The population standard deviation.
+    /// The population standard deviation of the newest values.
     Stddev,
-    /// The population variance.
+    /// The population variance of the newest values.
     Stdvar,
     /// The quantile with this share of values at or below it.
     Quantile(f64),
@@ -86,16 +88,16 @@ impl Op {
     }
 }
 
-/// The labels of a source that its result keeps.
+/// The labels of a source that its result keeps, like `by` and `without` in PromQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Only these labels.
+    /// Only these labels, without the metric name.
     By(Vec<String>),
     /// All labels except for these and the metric name.
     Without(Vec<String>),
 }
 
-/// The kind of a metric, which decides how its samples are aggregated.
+/// The kind of a metric, which decides how its samples are aggregated by the operator `sum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A counter, of which the increases are added.
@@ -104,14 +106,14 @@ pub enum Kind {
     Gauge,
 }
 
-/// An aggregation rule.
+/// An aggregation rule, compiled from its expression by the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleSpec {
     /// Metric name of the results.
     pub record: String,
     /// The expression in its printed form, which identifies operator, grouping and matchers.
     pub expr: String,
-    /// Aggregation operator.
+    /// Aggregation operator, with its parameter.
     pub op: Op,
     /// Labels that the result keeps.
     pub grouping: Grouping,

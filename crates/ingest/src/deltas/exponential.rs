@@ -10,7 +10,7 @@ use firn_wire::otlp::{Buckets, ExponentialPoint};
 /// Largest number of buckets on one side.
 const BUCKETS_MAX: i64 = 160;
 
-/// Adds `new` to `total`.
+/// Adds `new` to `total`, which may get a coarser scale and a wider zero bucket.
 pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
     let coarser = total.scale.min(new.scale);
     coarsen_to(total, coarser);
@@ -43,7 +43,7 @@ fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
     }
 }
 
-/// Merges groups of 2^`shift` buckets into one.
+/// Merges groups of 2^`shift` buckets into one each, aligned at bucket 0.
 fn coarsen(buckets: &mut Buckets, shift: i64) {
     let shift = shift.min(62) as u32;
     let first = i64::from(buckets.offset);

@@ -14,7 +14,7 @@ use firn_wire::WireLimits;
 use firn_wire::exposition::{Event, LabelPairs, Parser, Value};
 use firn_wire::remote_write::{Refusal, push_checked};
 
-/// The batch of the current piece, with the settings of the import.
+/// The batch of the current piece, with the settings of the import. Reused for all pieces.
 pub(super) struct Samples {
     limits: WireLimits,
     default_time: TimestampMs,
@@ -77,7 +77,7 @@ impl Samples {
         std::mem::take(&mut self.ignored_exemplars)
     }
 
-    /// Returns the line of the first sample that the store rejected.
+    /// Returns the line of the first sample that the store rejected, for the error text.
     pub(super) fn line_of(&self, rejected: &Rejected) -> Option<u64> {
         (0..self.batch.series_count()).find_map(|i| {
             let series = self.batch.series(i);

@@ -28,7 +28,7 @@ const NEW_NAME: &str = "pushed.new";
 /// Largest size of a file that is read, in bytes: four times the limit of the texts in memory.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// The folder of the file, and the time of its latest write.
+/// The folder of the file, and the time of its latest write, which limits the rate of writes.
 pub(super) struct MetadataFile {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct MetadataFile {
 }
 
 impl MetadataFile {
-    /// Opens the folder, and creates it if it does not exist.
+    /// Opens the folder of the file, and creates it if it does not exist.
     pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         Ok(Self {
@@ -86,7 +86,7 @@ impl std::fmt::Debug for MetadataFile {
     }
 }
 
-/// Encodes the content of the file.
+/// Encodes the content of the file, with magic, number of entries and checksum.
 pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'a>)>) -> Vec<u8> {
     let mut body = Vec::new();
     let mut count = 0u32;

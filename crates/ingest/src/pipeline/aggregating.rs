@@ -38,7 +38,7 @@ impl Pipeline {
         self.aggregation.finish(&*self.store, hand)
     }
 
-    /// Returns the metrics of aggregation.
+    /// Returns the metrics of aggregation, for the exposition of this process.
     pub fn aggregation(&self) -> Arc<dyn Collect> {
         self.aggregation.clone()
     }

@@ -13,7 +13,8 @@ use firn_model::store::Appended;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The metrics of a pipeline, and the log lines about rejected samples.
+/// The metrics of a pipeline, the log lines about rejected samples, and their statistics. Shared by
+/// all batches in flight.
 pub(super) struct Ledger {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
@@ -21,7 +22,8 @@ pub(super) struct Ledger {
     pub(super) discards: Discards,
 }
 
-/// A batch that was passed to the store and is not durable yet.
+/// A batch that was passed to the store and is not durable yet. Closed exactly once, when its
+/// ticket resolves.
 pub(super) struct BatchEntry {
     /// Sender, named in log lines about rejected samples; `None` if rejections are not logged.
     pub(super) sender: Option<Sender>,

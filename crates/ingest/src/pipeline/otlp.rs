@@ -42,10 +42,11 @@ const GROW_BYTES: usize = 256 << 10;
 /// Upstream's default of the look-back.
 const LOOKBACK: Duration = Duration::from_secs(5 * 60);
 
-/// The treatment of delta points, selected by feature flags.
+/// The treatment of delta points, selected by feature flags; they are rejected by default, as in
+/// upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// Reject delta points.
+    /// Reject delta points with an error text.
     #[default]
     Refuse,
     /// Store delta points unchanged (`otlp-native-delta-ingestion`).
@@ -54,18 +55,19 @@ pub enum DeltaMode {
     Accumulate,
 }
 
-/// Origin and encoding of an OTLP body.
+/// Origin and encoding of an OTLP body, known from the connection and the request headers.
 #[derive(Clone, Copy, Debug)]
 pub struct OtlpOrigin {
     /// Address of the sender, if the request arrived over a socket.
     pub address: Option<IpAddr>,
-    /// Encoding of the message.
+    /// Encoding of the message, protobuf or JSON.
     pub format: Format,
     /// Compression of the body: none or gzip.
     pub packing: Packing,
 }
 
-/// Settings for decoding OTLP; the translation changes with the configuration.
+/// Settings for decoding OTLP. The translation changes with the configuration, the others are fixed
+/// at the start.
 #[derive(Debug)]
 pub(super) struct OtlpSettings {
     translation: RwLock<Arc<Translation>>,
@@ -173,7 +175,7 @@ impl Pipeline {
         Ok(write)
     }
 
-    /// Decodes `message` and passes its samples to the store.
+    /// Decodes `message`, stores its metadata, and passes its samples to the store.
     fn append_otlp(
         &self,
         (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),

@@ -35,12 +35,12 @@ const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The same for remote write 2.0, which contains each string only once.
 const QUICK_INTERNED_BYTES_MAX: usize = QUICK_MESSAGE_BYTES_MAX / 4;
 
-/// Origin and version of a push.
+/// Origin and version of a push, known from the connection and the request headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Address of the sender, if the request arrived over a socket.
     pub address: Option<IpAddr>,
-    /// Version of remote write.
+    /// Version of remote write, from the content type.
     pub version: Version,
 }
 

@@ -32,7 +32,7 @@ const ORDINARY_MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// which senders give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The memory budgets of requests in flight.
+/// The memory budgets of requests in flight, which are parts of the process's budget.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) all: Budget,
@@ -48,7 +48,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Splits the budgets for requests from `memory`.
+    /// Splits the budgets for requests from `memory`, with separate parts for bodies and large
+    /// requests.
     pub(super) fn new(memory: &Budget, in_flight_bytes: usize, body_bytes_max: usize) -> Arc<Self> {
         let all = memory.share("requests in flight", in_flight_bytes);
         let large_bytes = large_bytes_max(in_flight_bytes);
@@ -112,7 +113,8 @@ fn reserve(budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
     })
 }
 
-/// The memory reservation of one request, which is released when it is dropped.
+/// The memory reservation of one request, which is released when it is dropped. Every step of a
+/// request that allocates requires it.
 #[derive(Debug)]
 pub struct Admission {
     room: Arc<Room>,

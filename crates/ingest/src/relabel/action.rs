@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The action of a relabelling rule. Its "value" is the joined value of the source labels.
+/// The action of a relabelling rule. In the descriptions, "value" is the joined value of the source
+/// labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Writes the target label from the groups of the match.

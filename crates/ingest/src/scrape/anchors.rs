@@ -19,7 +19,8 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::{TimestampMs, is_stale};
 use firn_wire::exposition::{Field, Metadata, Sample, Value};
 
-/// The metric family in the latest metadata of a body.
+/// The metric family in the latest metadata of a body, which decides whether its series are
+/// counters.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     name: Vec<u8>,
@@ -60,7 +61,8 @@ impl Family {
     }
 }
 
-/// The reference point of a series, relative to which its samples are stored.
+/// The reference point of a series, relative to which its samples are stored, kept in the series
+/// cache.
 #[derive(Debug)]
 pub(super) struct Anchor {
     since: TimestampMs,
@@ -68,7 +70,7 @@ pub(super) struct Anchor {
     level: Level,
 }
 
-/// The newest value of a series, and the value that is subtracted.
+/// The newest value of a series, for the detection of resets, and the value that is subtracted.
 #[derive(Debug)]
 enum Level {
     Float { newest: f64, base: f64 },
@@ -96,18 +98,18 @@ impl Anchor {
     }
 }
 
-/// The result for a sample.
+/// The result for a sample: whether and in which form it is stored.
 #[derive(Debug, PartialEq)]
 pub(super) enum Counted {
     /// The sample is stored unchanged.
     Unchanged,
-    /// The sample is not stored.
+    /// The sample is not stored, because it is the anchor or out of order.
     LeftOut,
     /// The sample is stored with this start time and amount.
     Since(TimestampMs, Amount),
 }
 
-/// The difference between a sample and its anchor.
+/// The difference between a sample and its anchor, of the sample's type.
 #[derive(Debug, PartialEq)]
 pub(super) enum Amount {
     Float(f64),

@@ -15,7 +15,7 @@ use firn_wire::WireLimits;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target whose bodies the benchmark provides.
+/// A target whose bodies the benchmark provides, with its series cache.
 #[derive(Debug)]
 pub struct BenchTarget(ScrapeState);
 

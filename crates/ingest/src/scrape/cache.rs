@@ -19,7 +19,7 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The position of an entry in the cache.
+/// The position of an entry in the cache, valid until the entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -34,7 +34,7 @@ const ENTRY_BYTES: usize = 176;
 /// scrape, before the remains of failed scrapes are dropped. Same number as in Prometheus.
 const SPARE_ENTRIES: usize = 1000;
 
-/// A series that the target exposes.
+/// A series that the target exposes, identified by its bytes in the body.
 #[derive(Debug)]
 pub(super) struct Entry {
     key: Arc<[u8]>,
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-/// The series of one target.
+/// The series of one target, with their stored labels and the scrapes that contained them.
 #[derive(Debug)]
 pub(super) struct SeriesCache {
     entries: Vec<Option<Entry>>,
@@ -88,7 +88,7 @@ pub(super) struct SeriesCache {
     bytes: usize,
     /// The first series of the previous body.
     first: Slot,
-    /// The series that was read last.
+    /// The series that was read last in the current body.
     last: Slot,
     /// Number of entries after the latest successful scrape.
     good_count: usize,
@@ -124,7 +124,7 @@ impl SeriesCache {
         (!entry.key.is_empty()).then_some((slot, &entry.key))
     }
 
-    /// Returns the series with this key.
+    /// Returns the series with this key, if an earlier body contained it.
     pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
         self.by_key.get(key).map(|slot| Slot(*slot))
     }

@@ -8,7 +8,7 @@ use firn_model::trace::Span;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The future of a running fetch, which resolves to the body.
+/// The future of a running fetch, which resolves to the body, or to the error of the scrape.
 pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send + 'f>>;
 
 /// Fetches the metrics of a target: over HTTP, or from this process itself. Implementations limit
@@ -18,12 +18,12 @@ pub trait Fetch: Send + Sync {
     fn fetch<'f>(&'f self, scrape: &'f Span) -> Fetching<'f>;
 }
 
-/// Creates fetchers for the targets of one job.
+/// Creates fetchers for the targets of one job, which may share connections.
 pub(super) trait MakeFetch: Send + Sync {
     fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch>;
 }
 
-/// Uses the same fetcher for every target.
+/// Uses the same fetcher for every target, for the scrape of this process itself.
 pub(super) struct Always(pub(super) Arc<dyn Fetch>);
 
 impl MakeFetch for Always {

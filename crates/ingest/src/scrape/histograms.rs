@@ -6,7 +6,7 @@ use firn_model::histogram::{EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Hist
 /// The growth factor of buckets in the finest schema; a smaller limit has no effect.
 const FINEST_FACTOR: f64 = 1.00271;
 
-/// The limits of a job for native histograms.
+/// The limits of a job for native histograms, in the form in which they are checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HistogramLimits {
     /// Largest number of buckets of both signs; zero means no limit.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
 /// Creates fetchers that share one client, with its tokens and connections, for all targets of a
-/// job.
+/// job. Replaced settings create a new client.
 pub(super) struct HttpFetches {
     client: Mutex<(HttpSettings, Arc<HttpClient>)>,
     places: Places,
@@ -85,7 +85,7 @@ fn headers(job: &JobSettings, target: &Target) -> HeaderMap {
     values.collect()
 }
 
-/// The fetcher of one target.
+/// The fetcher of one target, with its URL and headers computed once.
 struct HttpTarget {
     client: Arc<HttpClient>,
     url: String,

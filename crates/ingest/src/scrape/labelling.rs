@@ -17,7 +17,7 @@ const EXPORTED: &str = "exported_";
 /// Largest number of characters of a name or value in an error text.
 const SHOWN_CHARS: usize = 50;
 
-/// Computes labels for the series of one target.
+/// Computes labels for the new series of one target, with the settings of its job.
 #[derive(Debug)]
 pub(super) struct Labeller {
     job: Arc<JobSettings>,

@@ -5,7 +5,7 @@ use super::settings::JobSettings;
 use super::target::Target;
 use std::sync::Arc;
 
-/// The plan for scraping one target.
+/// The plan for scraping one target, which its runner gets again whenever something changes.
 pub(super) struct Plan {
     pub(super) job: Arc<JobSettings>,
     pub(super) target: Arc<Target>,
@@ -14,7 +14,8 @@ pub(super) struct Plan {
     pub(super) refusal: Option<String>,
 }
 
-/// The behaviour of a job at its start and end, and the source of its fetchers.
+/// The behaviour of a job at its start and end, and the source of its fetchers. Fixed for the
+/// lifetime of the job.
 pub(super) struct Manner {
     pub(super) maker: Arc<dyn MakeFetch>,
     /// True if new targets are scraped immediately instead of at their scheduled offset.

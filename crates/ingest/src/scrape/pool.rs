@@ -30,17 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest number of dropped targets to remember, if the job sets no limit.
 const DROPPED_MAX: usize = 100_000;
 
-/// An order to the task of a job.
+/// An order to the task of a job; a later one replaces one that was not handled yet.
 #[derive(Clone)]
 enum Order {
     Run(Arc<JobSettings>),
     /// The job was removed from the configuration.
     Leave,
-    /// The server stops.
+    /// The server stops and waits for the job.
     Stop,
 }
 
-/// The handle of one job's task.
+/// The handle of one job's task, which runs until it is told to leave or stop.
 pub(super) struct Pool {
     orders: watch::Sender<Order>,
     view: Arc<PoolView>,
@@ -123,7 +123,8 @@ struct Work {
     waits_until: Option<Instant>,
 }
 
-/// The targets in the groups of all discoveries.
+/// The targets in the groups of all discoveries, without duplicates, and those that relabelling
+/// dropped.
 #[derive(Default)]
 struct Targets {
     active: HashMap<Identity, Arc<Target>>,
@@ -245,7 +246,7 @@ impl Work {
         })
     }
 
-    /// Continues a runner, with the same plan if nothing has changed.
+    /// Continues a runner, with the same plan if nothing has changed, so that its schedule remains.
     fn go_on(&self, mut runner: Runner, target: Arc<Target>, refusal: &Option<String>) -> Runner {
         let plan = runner.plan();
         let is_same =
@@ -291,7 +292,7 @@ impl Work {
         seen.dropped_count = dropped_count;
     }
 
-    /// Ends all runners and waits for them.
+    /// Ends all runners, with or without staleness markers, and waits for them.
     async fn end(mut self, end: Order) {
         self.discoveries.clear();
         let runners: Vec<Runner> = self.runners.drain().map(|(_, runner)| runner).collect();

@@ -25,7 +25,7 @@ const ORDINARY: usize = 5;
 /// The counts of one scrape, with the definitions of Prometheus's scrape loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Number of samples in the body.
+    /// Number of samples in the body, before relabelling.
     pub(super) scraped: u64,
     /// Number of samples after relabelling, including those that the store rejects and duplicates
     /// within the scrape.
@@ -37,7 +37,7 @@ pub(super) struct Counts {
     pub(super) body_bytes: i64,
 }
 
-/// Writes the report series of one target.
+/// Writes the report series of one target, whose labels are computed once.
 #[derive(Debug)]
 pub(super) struct Reporter {
     labels: Vec<Labels>,

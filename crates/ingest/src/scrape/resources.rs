@@ -19,15 +19,15 @@ const LIST_BYTES_MAX: u64 = 256 << 20;
 /// for locks.
 const READERS_PER_CORE: usize = 2;
 
-/// The resources that all targets share.
+/// The resources that all targets share, created once for all jobs.
 pub(super) struct Resources {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) clock: Arc<dyn Clock>,
     /// Creates the spans of scrapes.
     pub(super) tracer: Arc<Tracer>,
-    /// Memory budget for bodies.
+    /// Memory budget for the bodies of all targets.
     pub(super) bodies: Budget,
-    /// Memory budget for series caches.
+    /// Memory budget for the series caches of all targets.
     pub(super) caches: Budget,
     /// Limit for connections to targets.
     pub(super) places: Places,
@@ -68,7 +68,7 @@ impl Resources {
         LIST_BYTES_MAX.min(self.bodies.limit_bytes() as u64 / 2)
     }
 
-    /// Returns the shared parts that a discovery needs.
+    /// Returns the shared parts that a discovery needs: limits, clock and metrics.
     pub(super) fn lent(&self, read_yaml: ReadYaml) -> Lent {
         Lent {
             read_yaml,
@@ -87,7 +87,7 @@ impl Resources {
         self.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// Waits for permission to process a body.
+    /// Waits for permission to process a body, which limits the number of busy threads.
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.add(1);
         // The semaphore is never closed.

@@ -35,7 +35,7 @@ use tracing::{debug, warn};
 /// does the same.
 const ALIGNMENT_MS_MAX: i64 = 2;
 
-/// An order to the task of a target.
+/// An order to the task of a target; a later one replaces one that was not handled yet.
 #[derive(Clone)]
 pub(super) enum Wanted {
     /// Scrape according to the plan.
@@ -48,7 +48,7 @@ pub(super) enum Wanted {
     EndSilently,
 }
 
-/// The handle of one target's task.
+/// The handle of one target's task. Dropping it ends the task without staleness markers.
 pub(super) struct Runner {
     wanted: watch::Sender<Wanted>,
     plan: Arc<Plan>,
@@ -159,7 +159,8 @@ impl Scraping {
         metrics.scrape_targets.add(-1);
     }
 
-    /// Applies a plan.
+    /// Applies a plan: restarts the schedule if the interval has changed, and reconfigures the
+    /// state.
     fn follow(&mut self, plan: Arc<Plan>, ticks: &mut Interval) {
         let old = std::mem::replace(&mut self.plan, plan);
         if old.target.interval != self.plan.target.interval {

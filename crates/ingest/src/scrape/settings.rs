@@ -15,7 +15,8 @@ use std::time::Duration;
 /// minute, at a cost of a few hundred samples.
 pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Limits of one scrape or one job.
+/// Limits of one scrape or one job, where zero means no limit. Most of them fail the whole scrape
+/// if they are exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScrapeLimits {
     /// Largest size of an uncompressed body in bytes.
@@ -36,7 +37,7 @@ pub struct ScrapeLimits {
     pub histogram_bucket_factor: f64,
 }
 
-/// The treatment of start timestamps, selected by feature flags.
+/// The treatment of start timestamps, selected by feature flags; they are ignored by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartTimes {
     /// Store them with the samples (`st-storage`).
@@ -55,7 +56,7 @@ impl StartTimes {
     }
 }
 
-/// The settings of a scrape job.
+/// The settings of a scrape job, compared as a whole to detect changes at a reload.
 #[derive(Debug, PartialEq)]
 pub struct JobSettings {
     /// Name of the job: `job_name`.
@@ -100,7 +101,7 @@ pub struct JobSettings {
     pub names: NameScheme,
     /// `metric_name_escaping_scheme`: the escaping to request from targets.
     pub escaping: Escaping,
-    /// Limits of the job.
+    /// Limits of the job and its scrapes.
     pub limits: ScrapeLimits,
     /// `keep_dropped_targets`: largest number of dropped targets to remember.
     pub keep_dropped_targets: u64,

@@ -44,7 +44,8 @@ use tracing::debug;
 /// Number of samples between two checks of the batch's memory.
 const CHECK_SAMPLES: u64 = 1024;
 
-/// The state of one target's scrapes, and the batch of the latest one.
+/// The state of one target's scrapes, and the batch of the latest one. Owned by the runner of the
+/// target.
 #[derive(Debug)]
 pub(super) struct ScrapeState {
     job: Arc<JobSettings>,
@@ -71,29 +72,29 @@ pub(super) struct ScrapeState {
     accepted_times: RangeInclusive<TimestampMs>,
 }
 
-/// The result of a scrape, beside its batch.
+/// The result of a scrape, beside its batch, for status, metrics and log.
 #[derive(Debug)]
 pub(super) struct Scraped {
     /// The error of the scrape, if it failed.
     pub(super) outcome: Result<(), Error>,
-    /// Duration of the scrape.
+    /// Duration of the scrape, as reported.
     pub(super) duration: Duration,
     /// Samples that were dropped although the scrape succeeded.
     pub(super) dropped: Option<Dropped>,
 }
 
-/// The treatment of a sample while a body is read.
+/// The treatment of a sample while a body is read, before its value matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sighting {
-    /// Relabelling drops its series.
+    /// Relabelling drops its series, so that it is not stored.
     Dropped,
     /// The scrape already contains a sample of its series, and both have the time of the scrape.
     Repeated,
-    /// The sample is stored.
+    /// The sample is stored if it is valid.
     Wanted,
 }
 
-/// Counts and findings while a body is read.
+/// Counts and findings while a body is read, from which report and errors are built.
 #[derive(Debug, Default)]
 struct Reading {
     counts: Counts,
@@ -242,7 +243,7 @@ impl ScrapeState {
         }
     }
 
-    /// Parses a body into the batch.
+    /// Parses a body into the batch; the first error fails the scrape.
     fn read(&mut self, body: &Body, time: TimestampMs, reading: &mut Reading) -> Result<(), Error> {
         if body.bytes.is_empty() {
             // Prometheus does not check the content type of an empty body either.
@@ -532,7 +533,7 @@ impl ScrapeState {
         ))
     }
 
-    /// Adds a staleness marker for each of these series.
+    /// Adds a staleness marker at `time` for each of these series.
     fn mark_stale(&mut self, gone: &[Labels], time: TimestampMs) {
         for labels in gone {
             self.batch

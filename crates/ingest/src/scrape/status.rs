@@ -14,15 +14,15 @@ const METADATA_SCRAPES: u64 = 10;
 /// Largest size of the metadata of one target in bytes. The largest exporters have 200 KB.
 const METADATA_BYTES_MAX: usize = 16 << 20;
 
-/// The health of a target, according to its latest scrape.
+/// The health of a target, according to its latest scrape, as the API shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// There was no scrape yet.
+    /// There was no scrape of the target yet.
     #[default]
     Unknown,
-    /// The latest scrape succeeded.
+    /// The latest scrape succeeded and was stored.
     Up,
-    /// The latest scrape failed.
+    /// The latest scrape failed or could not be stored.
     Down,
 }
 
@@ -37,10 +37,10 @@ impl Health {
     }
 }
 
-/// The latest scrape of a target.
+/// The latest scrape of a target, successful or not, as the API shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastScrape {
-    /// Whether the scrape succeeded.
+    /// Whether the scrape succeeded, if there was one.
     pub health: Health,
     /// Error text; empty if it succeeded.
     pub error: String,
@@ -52,14 +52,14 @@ pub struct LastScrape {
     pub duration: Duration,
 }
 
-/// The metadata of a metric family.
+/// The metadata of a metric family, as the target exposes it; absent fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyMetadata {
-    /// Name of the type.
+    /// Name of the type, as in the text format.
     pub kind: &'static str,
-    /// Help text.
+    /// Help text; empty if there is none.
     pub help: String,
-    /// Unit of the values.
+    /// Unit of the values; empty if there is none.
     pub unit: String,
 }
 
@@ -80,7 +80,8 @@ struct Family {
     seen: u64,
 }
 
-/// The metadata of a target, by family name.
+/// The metadata of a target by family name, limited in size and dropped some scrapes after its
+/// metric.
 #[derive(Debug, Default)]
 pub(super) struct MetadataTable {
     families: BTreeMap<String, Family>,
@@ -135,7 +136,7 @@ fn text_bytes(metadata: &FamilyMetadata) -> usize {
     metadata.help.len() + metadata.unit.len()
 }
 
-/// The status of a target, shared by its task and the API.
+/// The status of a target, written by its task and read by the API.
 #[derive(Debug, Default)]
 pub struct TargetStatus {
     last: Mutex<LastScrape>,

@@ -45,27 +45,28 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Percent-encodes a path for a URL.
+/// Percent-encodes a path for a URL, except for the characters that Go keeps.
 pub(crate) fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// A target, with the settings in which it differs from its job.
+/// A target, with the settings in which it differs from its job. Created whenever a discovery
+/// returns a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Tenant of its samples.
+    /// Tenant to which its samples belong.
     pub tenant: TenantId,
     /// Labels that all its series get, including `job` and `instance`.
     pub labels: Labels,
-    /// Labels before relabelling.
+    /// Labels before relabelling, including meta labels.
     pub discovered: Labels,
-    /// URL to scrape.
+    /// URL to scrape, including parameters.
     pub url: String,
-    /// Time between two scrapes.
+    /// Time between two scrapes, from the job or a label.
     pub interval: Duration,
     /// The interval as written in the label.
     pub interval_text: String,
-    /// Longest duration of a scrape.
+    /// Longest duration of a scrape, from the job or a label.
     pub timeout: Duration,
     /// The timeout as written in the label.
     pub timeout_text: String,
@@ -77,7 +78,7 @@ pub struct Target {
     pub convert_classic: bool,
 }
 
-/// The result for one address.
+/// The result for one address: a valid target, or one that relabelling dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
     /// The address is a target.
@@ -94,7 +95,8 @@ pub fn check_address(address: &str) -> Result<(), String> {
     }
 }
 
-/// Creates a target from `address`, which is in `group`.
+/// Creates a target from `address`, which is in `group`; fails if its labels after relabelling are
+/// invalid.
 pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Result<Found, String> {
     let labels = discovered(job, address, group);
     let discovered = labels.build();
@@ -107,7 +109,7 @@ pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Resul
 /// The result for one address, with labels and error, for debugging a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedTarget {
-    /// Labels before relabelling.
+    /// Labels before relabelling, including meta labels.
     pub discovered: Labels,
     /// Labels after relabelling, including those used only for scraping; empty if the address was
     /// dropped or rejected.

@@ -7,7 +7,7 @@ use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A target that is being scraped.
+/// A target that is being scraped, with its current status.
 #[derive(Clone, Debug)]
 pub struct ActiveTarget {
     /// Labels and settings of the target.
@@ -16,7 +16,7 @@ pub struct ActiveTarget {
     pub status: Arc<TargetStatus>,
 }
 
-/// The current state of a job, updated by its task.
+/// The current state of a job, updated by its task whenever its targets change.
 #[derive(Debug)]
 pub struct PoolView {
     name: String,

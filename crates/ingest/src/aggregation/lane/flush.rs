@@ -12,7 +12,7 @@ use firn_model::batch::{Batch, HistogramSample};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 
-/// The destination of results, with the rules that aggregate gauges.
+/// The destination of results, with the rules that aggregate gauges. A replay has none.
 pub(in crate::aggregation) struct Results<'a> {
     pub(in crate::aggregation) rules: &'a [RuleSpec],
     pub(in crate::aggregation) batch: &'a mut Batch,
@@ -42,7 +42,7 @@ impl Results<'_> {
     }
 }
 
-/// The value of a result at the end of an interval.
+/// The value of a result at the end of an interval, of either sample type.
 #[derive(Clone, Debug)]
 enum Value {
     Float(f64),
@@ -56,7 +56,7 @@ enum AnyFold {
     Native(Box<NativeFold>),
 }
 
-/// The sources of an output at the end of an interval.
+/// The sources of an output at the end of an interval, collected in one pass over all entries.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     /// True if some source has a sample within the look-back.

@@ -17,7 +17,7 @@ use firn_model::labels::push_uvarint;
 use firn_model::sample::stale_nan;
 use std::collections::{BTreeMap, HashSet};
 
-/// Newest and waiting histograms of the sources in a lane.
+/// Newest and waiting histograms of the sources in a lane; empty for lanes of floats.
 #[derive(Debug, Default)]
 pub(super) struct Natives {
     /// Newest histogram of each source that has one, by entry number.

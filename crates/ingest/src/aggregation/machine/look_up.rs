@@ -28,7 +28,7 @@ use firn_wire::remote_write::KEY_FORMAT;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The result of looking up a series of the batch.
+/// The result of looking up a series of the batch, before its samples are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The series is not a source.
@@ -39,7 +39,8 @@ pub(super) enum Found {
     Known(Reference),
 }
 
-/// The tables for looking up sources, and the results for the current batch.
+/// The tables for looking up sources, and the results for the current batch, which is processed as
+/// a whole.
 pub(super) struct LookUp {
     /// Hash function of the state, which is part of the journal.
     pub(super) hashing: Hashing,
@@ -93,7 +94,7 @@ impl LookUp {
         }
     }
 
-    /// Applies other rules: all series will be resolved again.
+    /// Applies other rules: collects their metric names, and marks all series to be resolved again.
     pub(super) fn configure(&mut self, spec: &AggregationSpec) {
         self.generation = self.generation.wrapping_add(1);
         self.passing.clear();
@@ -138,7 +139,7 @@ impl LookUp {
         print
     }
 
-    /// Caches that the series is not a source.
+    /// Caches that the series is not a source, so that its labels are not decoded again.
     pub(super) fn let_pass(&mut self, print: Fingerprint) {
         self.passing.insert(print, ());
     }

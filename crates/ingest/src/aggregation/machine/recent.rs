@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 /// and series are resolved again from their labels.
 const REMEMBERED_MAX: usize = 1 << 18;
 
-/// Maps fingerprints of series to values.
+/// Maps fingerprints of recently seen series to values of any small type.
 pub(super) struct Recent<V> {
     now: HashTable<(Fingerprint, V)>,
     before: HashTable<(Fingerprint, V)>,

@@ -16,7 +16,7 @@ use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A matching rule, and the labels of its result.
+/// A matching rule, and the labels of the result to which the series contributes.
 struct Leg {
     group: usize,
     rule: usize,

@@ -37,7 +37,7 @@ const ROUND_BYTES_MIN: usize = 1 << 20;
 /// Size in bytes after which a record of the whole state is continued in another record.
 const RECORD_BYTES: usize = 4 << 20;
 
-/// The progress of the current round.
+/// The progress of the current round, which decides how many snapshots are due.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     /// Index of the next lane to snapshot.

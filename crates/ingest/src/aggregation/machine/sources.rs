@@ -19,7 +19,7 @@ const _: () = assert!(GROUPS_MAX * LANES <= 1 << (u32::BITS - ENTRY_BITS));
 /// Number of entries that [`warm`] reads.
 pub(super) const WARM: usize = 12;
 
-/// Lane index and entry number of a source.
+/// Lane index and entry number of a source, in four bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reference(u32);
 
@@ -37,7 +37,7 @@ impl Reference {
     }
 }
 
-/// The table of all sources.
+/// The table of all sources, with chains for those that several rules select.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     table: HashTable<Reference>,
