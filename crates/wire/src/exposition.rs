@@ -139,7 +139,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Replaces `out` with the labels of the current sample, sorted by name and including the
-    /// metric name.
+    /// metric name. Fails if they are malformed, which not every format detects earlier.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         self.source.labels(out)
     }

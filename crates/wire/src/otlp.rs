@@ -84,10 +84,12 @@ impl Deltas<'_> {
 /// Accumulates delta points: replaces each by the cumulative point of its stream, or rejects it
 /// with the reason. Implemented by the ingest crate, which keeps the streams between requests.
 pub trait Accumulate {
-    /// Replaces a float or integer point by the sum of its stream.
+    /// Replaces a float or integer point by the sum of its stream. Returns the reason if the point
+    /// must be rejected.
     fn number(&mut self, stream: Stream, point: &mut NumberPoint) -> Result<(), Offence>;
 
-    /// Replaces a point of a histogram with explicit bounds by the sum of its stream.
+    /// Replaces a point of a histogram with explicit bounds by the sum of its stream. Returns the
+    /// reason if the point must be rejected.
     fn explicit(&mut self, stream: Stream, point: &mut ExplicitPoint) -> Result<(), Offence>;
 
     /// Replaces a point of an exponential histogram by the sum of its stream, which may have a

@@ -99,7 +99,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Reads eight bytes as an unsigned little-endian integer.
+    /// Reads eight bytes as an unsigned little-endian integer. Fails if the message is shorter.
     #[inline]
     pub fn fixed64(&mut self) -> Read<u64> {
         match self.rest.split_first_chunk::<8>() {
@@ -111,7 +111,8 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Reads eight bytes as a little-endian float, whose bits are preserved.
+    /// Reads eight bytes as a little-endian float, whose bits are preserved. Fails if the message
+    /// is shorter.
     #[inline]
     pub fn double(&mut self) -> Read<f64> {
         self.fixed64().map(f64::from_bits)
@@ -133,7 +134,8 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Skips the value of an unknown field. Groups may nest up to [`GROUP_DEPTH_MAX`] levels.
+    /// Skips the value of an unknown field. Groups may nest up to [`GROUP_DEPTH_MAX`] levels. Fails
+    /// if they nest deeper or the field is cut off.
     pub fn skip(&mut self, wire_type: WireType) -> Read<()> {
         let mut depth = 0usize;
         let mut wire_type = wire_type;

@@ -89,7 +89,8 @@ pub fn decompress(body: &[u8], limit: usize, message: &mut Vec<u8>) -> Result<()
     unpacking.run().ok_or(WireError::SnappyCorrupt)
 }
 
-/// Compresses `message` to one block, for which the `snap` crate is fast enough.
+/// Compresses `message` to one block with the `snap` crate. Panics beyond 4 GiB, which is more than
+/// any batch has.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)
@@ -236,7 +237,7 @@ impl Unpacking<'_, '_> {
         self.written = written as usize;
     }
 
-    /// Decodes one element of any kind, with all bounds checked.
+    /// Decodes one element of any kind, with all bounds checked. Returns `None` if it is corrupt.
     fn element(&mut self) -> Option<()> {
         let [tag, rest @ ..] = self.from else {
             return None;

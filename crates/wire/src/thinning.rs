@@ -147,6 +147,7 @@ pub fn count(message: &[u8]) -> Result<Counts, WireError> {
 }
 
 /// Returns the symbols of a version 2.0 message; they may follow the series that refer to them.
+/// Fails beyond [`SYMBOLS_MAX`].
 fn symbols(message: &[u8]) -> Result<Vec<&[u8]>, WireError> {
     let mut symbols = Vec::new();
     let mut cursor = Cursor::new(message);

@@ -199,6 +199,7 @@ impl Zstd {
     }
 
     /// Reads a frame header, or skips a frame without data; returns 0 if more input is needed.
+    /// Fails if the header is invalid or its window too large.
     fn begin(&mut self, input: &[u8], is_all: bool) -> Result<usize, Error> {
         if input.is_empty() || input.len() < ZSTD_HEADER_BYTES_MAX && !is_all {
             return Ok(0);
@@ -226,7 +227,8 @@ impl Zstd {
         Ok(input.len() - rest.len())
     }
 
-    /// Decompresses one block if it is complete; returns 0 if more input is needed.
+    /// Decompresses one block if it is complete; returns 0 if more input is needed. Fails if the
+    /// block is invalid.
     fn block(&mut self, input: &[u8], is_all: bool, out: &mut Vec<u8>) -> Result<usize, Error> {
         let Some(&[a, b, c]) = input.first_chunk::<ZSTD_BLOCK_HEADER_BYTES>() else {
             return Ok(0);

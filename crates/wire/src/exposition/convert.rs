@@ -125,7 +125,8 @@ impl<'t> Converter<'t> {
         }
     }
 
-    /// Advances the source and copies the fields of its entry that the conversion needs.
+    /// Advances the source and copies the fields of its entry that the conversion needs. Fails if
+    /// the source does.
     fn read(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         let is_histogram = self.kind == MetricType::Histogram;
         let entry = self
@@ -284,7 +285,8 @@ impl<'t> Converter<'t> {
         self.source.metadata()
     }
 
-    /// Replaces `out` with the labels of the current sample.
+    /// Replaces `out` with the labels of the current sample. Those of a converted histogram have no
+    /// `le`.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         if self.state != State::Telling {
             return self.source.labels(out);

@@ -54,7 +54,8 @@ fn check_slash(media_type: &str) -> Result<(), String> {
     }
 }
 
-/// Parses `; name = value` and returns name, value and the rest of the text.
+/// Parses `; name = value` and returns name, value and the rest of the text. Returns `None` if it
+/// is malformed.
 fn take_parameter(text: &str) -> Option<(String, String, &str)> {
     let rest = text.trim_start().strip_prefix(';')?.trim_start();
     let (name, rest) = take_token(rest);

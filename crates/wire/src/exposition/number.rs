@@ -73,6 +73,7 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
 }
 
 /// Parses a number in any notation of Go: decimal or hexadecimal, with underscores between digits.
+/// Returns `None` if it is malformed.
 pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     let word = match word.contains(&b'_') {
         true => Cow::from(without_underscores(word)?),
@@ -89,7 +90,8 @@ pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     }
 }
 
-/// Removes underscores, each of which must be between two digits or after the prefix `0x`.
+/// Removes underscores, each of which must be between two digits or after the prefix `0x`. Returns
+/// `None` if one is not.
 fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
     let unsigned = word.strip_prefix(b"-").or(word.strip_prefix(b"+"));
     let unsigned = unsigned.unwrap_or(word);

@@ -118,7 +118,8 @@ impl<'t> OpenMetricsParser<'t> {
         }
     }
 
-    /// Replaces `out` with the labels of the current sample.
+    /// Replaces `out` with the labels of the current sample. Parses them again if the series was
+    /// skipped as the expected one.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         let family = Family {
             kind: self.line.kind,

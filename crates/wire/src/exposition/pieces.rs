@@ -135,7 +135,8 @@ impl Pieces {
         self.wanted = bytes.min(self.limits.line_bytes_max);
     }
 
-    /// Removes the next piece from the buffer and returns it.
+    /// Removes the next piece from the buffer and returns it. Returns `None` if more text is
+    /// needed; fails if a line is too long.
     fn cut(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if self.is_done {
             return Ok(None);

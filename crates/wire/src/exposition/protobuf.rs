@@ -103,7 +103,8 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Moves to the next entry; returns `None` at the end of the body.
+    /// Moves to the next entry; returns `None` at the end of the body. Fails if a message is
+    /// malformed.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         self.state = match self.state {
             State::Family => match self.read_family()? {
@@ -133,6 +134,7 @@ impl<'t> ProtobufParser<'t> {
     }
 
     /// Reads the next family that has a metric, and its first metric; returns false at the end.
+    /// Fails if a message or its type is invalid.
     fn read_family(&mut self) -> Result<bool, ParseError> {
         loop {
             if self.rest.is_empty() {
@@ -203,7 +205,8 @@ impl<'t> ProtobufParser<'t> {
         Ok(())
     }
 
-    /// Reads the next metric of the family; returns false if there is none.
+    /// Reads the next metric of the family; returns false if there is none. Fails if its message is
+    /// malformed.
     fn read_metric(&mut self) -> Result<bool, ParseError> {
         let Some(message) = self.family.metrics.get(self.next_metric) else {
             return Ok(false);
@@ -220,7 +223,8 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Returns the state for the first sample of the metric that was just read.
+    /// Returns the state for the first sample of the metric that was just read. Fails if it is an
+    /// invalid histogram.
     fn first_of_metric(&mut self) -> Result<State, ParseError> {
         if self.is_native() {
             return self.native_histogram();
@@ -272,7 +276,7 @@ impl<'t> ProtobufParser<'t> {
         Ok(State::Histogram)
     }
 
-    /// Returns the next float sample of the metric after `part`.
+    /// Returns the next float sample of the metric after `part`. Returns `None` after the last one.
     fn part_after(&self, part: Part) -> Option<Part> {
         let next = match part {
             Part::Whole => return None,

@@ -109,7 +109,8 @@ pub(super) fn read_labels(
     }
 }
 
-/// Reads the value of a label and returns its byte range between the quotes.
+/// Reads the value of a label and returns its byte range between the quotes. Fails if it is missing
+/// or not UTF-8.
 fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseError> {
     let token = lexer.next();
     if token != Token::LabelValue {

@@ -74,7 +74,8 @@ impl<'t> TextParser<'t> {
         self.kind = kind;
     }
 
-    /// Moves to the next entry; returns `None` at the end of the text.
+    /// Moves to the next entry; returns `None` at the end of the text. Fails at the first syntax
+    /// error.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         self.line = self.lexer.scanner().at;
         if self.pass_expected(expected) {
@@ -151,7 +152,8 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Reads the labels after a name, if there are any, and returns the token after them.
+    /// Reads the labels after a name, if there are any, and returns the token after them. Fails if
+    /// a label is malformed.
     fn read_name(&mut self) -> Result<Token, ParseError> {
         self.key = self.line..self.lexer.scanner().at;
         self.offsets.name = Some(self.key.clone());
@@ -176,7 +178,8 @@ impl<'t> TextParser<'t> {
         Ok(token)
     }
 
-    /// Reads the value and the optional timestamp after a series, up to the end of the line.
+    /// Reads the value and the optional timestamp after a series, up to the end of the line. Fails
+    /// if one of them is malformed.
     #[inline]
     fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
         if token != Token::Value {
@@ -282,7 +285,8 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Replaces `out` with the labels of the current sample.
+    /// Replaces `out` with the labels of the current sample. Parses them again if the series was
+    /// skipped as the expected one.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         let family = Family {
             kind: self.kind,

@@ -186,7 +186,8 @@ impl<'m> Walk<'_, '_, 'm> {
         metric.accumulates && !self.frame.is_stale
     }
 
-    /// Returns the identity of the stream that the current point belongs to.
+    /// Returns the identity of the stream that the current point belongs to. Fails if an attribute
+    /// value is too long or nests too deeply.
     fn stream(&mut self, metric: &Metric<'m>) -> Result<Stream, Trouble> {
         let mut attributes = Vec::with_capacity(self.frame.attributes.len());
         for i in 0..self.frame.attributes.len() {
@@ -199,7 +200,7 @@ impl<'m> Walk<'_, '_, 'm> {
     }
 
     /// Computes the labels of the current point, from a cached order if its attribute keys occurred
-    /// before.
+    /// before. Fails if a key cannot be translated or a value is too long.
     fn label(&mut self) -> Result<(), Trouble> {
         self.set.clear();
         for i in 0..self.frame.attributes.len() {
@@ -222,7 +223,7 @@ impl<'m> Walk<'_, '_, 'm> {
     }
 
     /// Returns the metric name with each of the suffixes `endings`, whose memory is charged to the
-    /// request.
+    /// request. Fails if that exceeds the limit.
     fn name_with<const N: usize>(
         &mut self,
         metric: &Metric<'m>,
@@ -256,7 +257,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(text)
     }
 
-    /// Decodes the exemplars of the current point. Invalid ones are counted and left out.
+    /// Decodes the exemplars of the current point. Invalid ones are counted and left out. Fails
+    /// only for the whole message.
     fn exemplars(&mut self) -> Result<Vec<Exemplar>, Trouble> {
         let mut exemplars = Vec::new();
         if self.frame.is_stale || self.frame.exemplars.is_empty() {
@@ -288,7 +290,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Adds a series with one float sample; its labels are in the set.
+    /// Adds a series with one float sample; its labels are in the set. Fails if the labels or the
+    /// batch exceed a limit.
     fn float(&mut self, value: f64, times: Times) -> Result<(), Trouble> {
         let key = self.key()?;
         self.float_of(key, value, times)
@@ -314,7 +317,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Adds a series with a native histogram, and the exemplars of the current point.
+    /// Adds a series with a native histogram, and the exemplars of the current point. Fails if the
+    /// labels or the batch exceed a limit.
     fn native(
         &mut self,
         histogram: firn_model::histogram::Histogram,

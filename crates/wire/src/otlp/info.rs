@@ -22,7 +22,7 @@ const SAMPLES_MAX: u64 = 1440;
 
 impl<'m> Walk<'_, '_, 'm> {
     /// Adds the `target_info` series of `resource`, if it has points and attributes that do not
-    /// identify it.
+    /// identify it. Fails if its labels are invalid.
     pub(super) fn target_info(&mut self, resource: &Resource<'m>) -> Result<(), Trouble> {
         const NAMING: [&[u8]; 3] = [SERVICE_NAMESPACE, SERVICE_NAME, SERVICE_INSTANCE];
         let Some(span) = resource.span else {

@@ -68,7 +68,7 @@ impl Writer<'_> {
     }
 
     /// Writes a length-delimited field whose content is written by `write`, and then fills in its
-    /// length.
+    /// length. Fails if the message exceeds its limit.
     fn nested<T, E: Error>(
         &mut self,
         number: u32,

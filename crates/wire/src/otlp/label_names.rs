@@ -9,15 +9,16 @@ use super::trouble::Trouble;
 use crate::remote_write::Refusal;
 use rustc_hash::FxHashMap;
 
-/// The cache of translated attribute keys for one request. Keys borrow from the message; the names
-/// are generated texts.
+/// The cache of translated attribute keys for one request. Keys borrow from the message, and so do
+/// names that equal their keys.
 #[derive(Debug, Default)]
 pub(super) struct LabelNames<'m> {
     known: FxHashMap<&'m [u8], Text<'m>>,
 }
 
 impl<'m> LabelNames<'m> {
-    /// Returns the label name for the attribute `key`, translated at its first use.
+    /// Returns the label name for the attribute `key`, translated at its first use. Fails if the
+    /// key cannot be translated.
     #[inline]
     pub(super) fn get(
         &mut self,
@@ -86,6 +87,7 @@ pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8
 }
 
 /// Returns the part between the double underscores of a reserved name, which are kept as they are.
+/// Returns `None` for any other name.
 fn reserved(key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(b"__")?.strip_suffix(b"__")
 }

@@ -107,7 +107,7 @@ impl<'m> Walk<'_, '_, 'm> {
     }
 
     /// Translates the metric and computes its overlay of labels, which is the same for all its
-    /// points.
+    /// points. Fails if its name cannot be translated or its temporality is not supported.
     fn named(
         &mut self,
         parts: &Parts<'m>,
@@ -166,7 +166,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(metric)
     }
 
-    /// Translates the name of a metric and caches it for later metrics of the request.
+    /// Translates the name of a metric and caches it for later metrics of the request. Fails if
+    /// that is impossible.
     fn translated(
         &mut self,
         (name, unit): (&str, &str),
@@ -205,7 +206,8 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
-    /// Adds the metadata of a metric to the batch, unless the same was added before.
+    /// Adds the metadata of a metric to the batch, unless the same was added before. Fails if the
+    /// batch exceeds its limit.
     fn note_metadata(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) -> Result<(), WireError> {
         let new = Some((parts.description, parts.metric_type(metric)));
         if let Some(known) = self.metrics.get_mut(&parts.named(metric.kind)) {

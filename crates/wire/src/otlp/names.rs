@@ -136,7 +136,8 @@ fn escaped_with_suffixes(name: &str, unit: &str, kind: NamedKind) -> String {
     not_from_digit(parts.join("_"))
 }
 
-/// Appends the suffixes for unit and kind to the name without escaping it.
+/// Appends the suffixes for unit and kind to the name without escaping it. Fails like upstream if
+/// cutting a suffix splits a character.
 fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, String> {
     let (main, per) = unit_parts(unit);
     let mut behind: Vec<&str> = Vec::new();

@@ -99,7 +99,8 @@ impl<'m> Orders<'m> {
         true
     }
 
-    /// Caches the order of the labels in `set`, if it depends on keys and names only.
+    /// Caches the order of the labels in `set`, if it depends on keys and names only. Fails if the
+    /// memory limit is reached.
     #[cold]
     pub(super) fn note(
         &mut self,

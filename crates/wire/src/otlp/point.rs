@@ -160,7 +160,8 @@ struct Places {
     flags: u32,
 }
 
-/// Reads the field if it is one that all kinds of points share; returns false otherwise.
+/// Reads the field if it is one that all kinds of points share; returns false otherwise. Fails if
+/// the field has the wrong wire type.
 #[inline]
 fn shared<'m>(
     (number, wire_type): (u32, WireType),
@@ -196,7 +197,7 @@ fn shared<'m>(
     Ok(true)
 }
 
-/// Decodes a `NumberDataPoint`; `frame` gets the shared fields.
+/// Decodes a `NumberDataPoint`; `frame` gets the shared fields. Fails if the message is malformed.
 pub(super) fn read_number<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -231,7 +232,8 @@ pub(super) fn read_number<'m>(
     Ok(NumberPoint { times, value })
 }
 
-/// Decodes a `HistogramDataPoint` into `point`; `frame` gets the shared fields.
+/// Decodes a `HistogramDataPoint` into `point`; `frame` gets the shared fields. Fails if the
+/// message is malformed or has too many buckets.
 pub(super) fn read_explicit<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -281,7 +283,7 @@ fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
     std::mem::take(list)
 }
 
-/// Reads repeated numbers of eight bytes, packed or one at a time.
+/// Reads repeated numbers of eight bytes, packed or one at a time. Fails if there are too many.
 fn packed<'m, T>(
     wire_type: WireType,
     cursor: &mut Cursor<'m>,
@@ -299,7 +301,8 @@ fn packed<'m, T>(
     Ok(())
 }
 
-/// Decodes an `ExponentialHistogramDataPoint` into `point`; `frame` gets the shared fields.
+/// Decodes an `ExponentialHistogramDataPoint` into `point`; `frame` gets the shared fields. Fails
+/// if the message is malformed or has too many buckets.
 pub(super) fn read_exponential<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -388,7 +391,8 @@ fn read_buckets(message: &[u8], into: &mut Buckets) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Decodes a `SummaryDataPoint` into `point`; `frame` gets the shared fields.
+/// Decodes a `SummaryDataPoint` into `point`; `frame` gets the shared fields. Fails if the message
+/// is malformed or has too many quantiles.
 pub(super) fn read_summary<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,

@@ -146,7 +146,8 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             .add(at, refusal, count, || offence.message);
     }
 
-    /// Returns an attribute value as text, and charges its memory if it had to be generated.
+    /// Returns an attribute value as text, and charges its memory if it had to be generated. Fails
+    /// if the value is too long or nests too deeply.
     pub(super) fn text(&mut self, value: &'m [u8]) -> Result<Text<'m>, Trouble> {
         let before = self.made.len();
         let text = value::text(value, self.limits.label_value_bytes_max, &mut self.made)?;
@@ -222,6 +223,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
     }
 
     /// Encodes the labels of an overlay that have no encoding yet, after reserving their memory.
+    /// Fails if the memory limit is reached.
     pub(super) fn form(&mut self, overlay: &mut Overlay<'m>) -> Result<(), WireError> {
         self.charges.add(overlay.plain_bytes())?;
         overlay.form(&mut self.made);
@@ -229,7 +231,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
     }
 
     /// Returns the labels of promoted attributes. If several become the same label, the last one
-    /// wins.
+    /// wins. Fails if a key cannot be translated.
     fn promoted(&mut self, attributes: &[(&'m [u8], Text<'m>)]) -> Result<Overlay<'m>, Trouble> {
         let translation = self.reader.translation;
         let mut overlay = Overlay::default();
@@ -356,7 +358,8 @@ pub(super) fn text<'m>(
     cursor.bytes()
 }
 
-/// Calls `take` with each length-delimited field of `message` that has the number `wanted`.
+/// Calls `take` with each length-delimited field of `message` that has the number `wanted`. Stops
+/// at the first error.
 pub(super) fn each<'m>(
     message: &'m [u8],
     wanted: u32,
@@ -380,7 +383,7 @@ pub(super) fn wire_error(trouble: Trouble) -> WireError {
     }
 }
 
-/// Returns the number of fields `wanted` in `message`.
+/// Returns the number of fields `wanted` in `message`. Fails if the message is malformed.
 pub(super) fn count(message: &[u8], wanted: u32) -> Result<usize, WireError> {
     let mut count = 0;
     each(message, wanted, |_| {

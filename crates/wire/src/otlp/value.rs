@@ -38,7 +38,8 @@ pub(super) struct Attribute<'m> {
     pub value: &'m [u8],
 }
 
-/// Decodes a `KeyValue` message, with a fast path for short ones.
+/// Decodes a `KeyValue` message, with a fast path for short ones. Fails if the message is
+/// malformed.
 #[inline]
 pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     // The form in which all senders encode a short attribute.

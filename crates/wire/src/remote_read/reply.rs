@@ -175,7 +175,7 @@ impl Taking {
 }
 
 /// Decodes a `SAMPLES` response with the result of one query over `range`. Memory is reserved in
-/// `memory`.
+/// `memory`. Fails if the response is malformed or the memory budget is exhausted.
 pub fn decode_samples(
     body: &[u8],
     range: TimeRange,
@@ -245,7 +245,7 @@ impl FrameReader {
     }
 
     /// Decodes the complete frames in the next piece of the response. Memory is reserved in
-    /// `memory`.
+    /// `memory`. Fails if a frame is malformed or too large.
     pub fn push(&mut self, piece: &[u8], memory: &mut Reservation) -> Result<(), Error> {
         memory.grow(piece.len())?;
         self.pending.extend_from_slice(piece);

@@ -47,7 +47,8 @@ impl<'d> Charges<'d> {
         Ok(())
     }
 
-    /// Reserves the counted bytes plus one step, so that reservations are rare.
+    /// Reserves the counted bytes plus one step, so that reservations are rare. Fails if the limit
+    /// or the budget does not allow that.
     #[cold]
     fn reserve(&mut self) -> Result<(), WireError> {
         let limit = self.limit;

@@ -79,7 +79,8 @@ impl Extra {
         }
     }
 
-    /// Finds the offsets at which to insert the labels that `series` does not have.
+    /// Finds the offsets at which to insert the labels that `series` does not have. Returns `None`
+    /// if the series is not in the usual form.
     fn places<'e>(
         &'e self,
         series: &[u8],
@@ -137,7 +138,8 @@ fn sized(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Returns whether the fields after the labels of a series contain further labels.
+/// Returns whether the fields after the labels of a series contain further labels. Returns `None`
+/// if they are malformed.
 fn has_label(rest: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(rest);
     while let Some((number, wire_type)) = cursor.field().ok()? {

@@ -35,7 +35,8 @@ pub(super) mod field {
     pub const SPAN_LENGTH: u32 = 2;
 }
 
-/// Returns an upper bound for the memory that decoding `message` takes, in bytes.
+/// Returns an upper bound for the memory that decoding `message` takes, in bytes. Fails if the
+/// message is malformed.
 pub(super) fn memory_bytes(message: &[u8]) -> Result<usize, WireError> {
     let mut bytes = size_of::<HistogramSample>();
     let mut cursor = Cursor::new(message);
@@ -126,7 +127,8 @@ pub(crate) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
 }
 
 impl Fields {
-    /// Reads the field if it is one of these; returns false otherwise.
+    /// Reads the field if it is one of these; returns false otherwise. Fails if the field has the
+    /// wrong wire type.
     fn read(
         &mut self,
         number: u32,
@@ -180,7 +182,8 @@ impl Fields {
     }
 }
 
-/// Reads a field that both kinds share, or skips an unknown one.
+/// Reads a field that both kinds share, or skips an unknown one. Fails if a known field has the
+/// wrong wire type.
 fn read_shape(
     histogram: &mut Histogram,
     number: u32,

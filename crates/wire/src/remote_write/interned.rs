@@ -219,7 +219,8 @@ impl<'d> Interned<'d> {
         (said.help as usize) < symbols && (said.unit as usize) < symbols
     }
 
-    /// Adds the metadata of a series, unless the previous series of the metric had the same.
+    /// Adds the metadata of a series, unless the previous series of the metric had the same. Fails
+    /// if the batch exceeds its limit.
     #[inline]
     fn note(&mut self, message: &[u8], key: WrittenKey, said: Said) -> Result<(), WireError> {
         match (key.metric, said == Said::default()) {
@@ -243,7 +244,8 @@ impl<'d> Interned<'d> {
         metadata::push(name, texts, &mut self.charges, self.metadata)
     }
 
-    /// Decodes all parts of a series except for the labels into the batch.
+    /// Decodes all parts of a series except for the labels into the batch. Fails if a part is
+    /// malformed or the batch exceeds its limit.
     #[inline]
     fn parts<'m>(&mut self, message: &[u8], series: &'m [u8]) -> Result<Parts<'m>, WireError> {
         let mut parts = Parts::default();
@@ -448,7 +450,7 @@ fn said(message: &[u8]) -> Result<Said, WireError> {
     Ok(said)
 }
 
-/// Decodes the packed numbers in `refs`.
+/// Decodes the packed numbers in `refs`. Fails if a number is cut off.
 fn numbers(refs: &[u8]) -> Result<Vec<u32>, WireError> {
     let mut cursor = Cursor::new(refs);
     let mut numbers = Vec::new();

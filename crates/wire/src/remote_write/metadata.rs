@@ -37,7 +37,8 @@ pub(super) fn metric_type_number(kind: MetricType) -> u64 {
     }
 }
 
-/// Adds the metadata of the metric `name` to `into`, unless the name is empty or not UTF-8.
+/// Adds the metadata of the metric `name` to `into`, unless the name is empty or not UTF-8. Fails
+/// if the batch exceeds its limit.
 pub(crate) fn push(
     (name, kind): (&[u8], MetricType),
     (help, unit): (&[u8], &[u8]),
@@ -60,7 +61,7 @@ pub(crate) fn push(
     Ok(())
 }
 
-/// Decodes a `MetricMetadata` message into `into`.
+/// Decodes a `MetricMetadata` message into `into`. Fails if the message is malformed.
 pub(super) fn read(
     message: &[u8],
     charges: &mut Charges<'_>,

@@ -104,7 +104,8 @@ impl<'m> Labels<'m, '_> {
         Some(2 + label_bytes)
     }
 
-    /// Copies a label of 128 bytes or more, whose lengths take several bytes.
+    /// Copies a label of 128 bytes or more, whose lengths take several bytes. Returns `None` if it
+    /// is not in the plain form.
     fn long_label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         self.has_long = true;
         let after_key = rest.get(1..limit)?;

@@ -157,7 +157,8 @@ impl<'d> Request<'d> {
         Ok(())
     }
 
-    /// Decodes all parts of a series except for the labels into the batch.
+    /// Decodes all parts of a series except for the labels into the batch. Fails if a part is
+    /// malformed or the batch exceeds its limit.
     fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
         let mut parts = Parts::default();
         let before = self.batch.sample_count();

@@ -52,7 +52,8 @@ pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
     Some((low | high, value))
 }
 
-/// Decodes a sample in any form. A start timestamp of zero means unknown, as in the model.
+/// Decodes a sample in any form. A start timestamp of zero means unknown, as in the model. Fails if
+/// the message is malformed.
 pub(crate) fn read(message: &[u8]) -> Result<Sample, WireError> {
     let mut sample = Sample {
         time: 0,

@@ -61,7 +61,8 @@ impl<R: Ranges> BlockReader<R> {
         self.series = IndexSeries::default();
     }
 
-    /// Returns the next series, or `None` at the end. All samples of a series may be deleted.
+    /// Returns the next series, or `None` at the end. All samples of a series may be deleted. Fails
+    /// if the index is damaged.
     pub fn next_series(&mut self) -> Result<Option<BlockSeries<'_, R>>, TsdbError> {
         if !self.index.advance(&mut self.walk, &mut self.series)? {
             return Ok(None);
@@ -143,6 +144,7 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
     }
 
     /// Returns the encoding and the bytes of a chunk, for [`Samples`]. Tombstones are not applied.
+    /// Fails if the chunk is damaged.
     pub fn chunk(&mut self, chunk: ChunkMeta) -> Result<(Encoding, &[u8]), TsdbError> {
         self.segments
             .chunk(self.chunks, chunk.reference, self.index)

@@ -154,7 +154,8 @@ pub(super) fn checksum_append(sum: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(sum, bytes)
 }
 
-/// Verifies the checksum at the end of `bytes` and returns the bytes before it.
+/// Verifies the checksum at the end of `bytes` and returns the bytes before it. Fails if they
+/// differ.
 pub(super) fn checked(bytes: &[u8]) -> Read<&[u8]> {
     let split = bytes.split_last_chunk::<4>().ok_or(Malformed::CutShort)?;
     let (bytes, sum) = split;

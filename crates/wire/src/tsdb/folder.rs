@@ -43,10 +43,12 @@ impl BlockFile {
 /// The destination of a block, implemented by the caller. Files begin empty and only grow; only
 /// scratch files are read back.
 pub trait BlockFolder {
-    /// Appends to a file, and creates it if it does not exist.
+    /// Appends to a file, and creates it if it does not exist. An error ends the writing of the
+    /// block.
     fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Fills `into` with the content of a scratch file from `offset` on.
+    /// Fills `into` with the content of a scratch file from `offset` on. An error ends the writing
+    /// of the block.
     fn read(&mut self, file: BlockFile, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 }
 

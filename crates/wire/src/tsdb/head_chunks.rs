@@ -78,7 +78,8 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
         }
     }
 
-    /// Returns the next chunk, or `None` at the end.
+    /// Returns the next chunk, or `None` at the end. Fails at damage in any file except for the
+    /// last one.
     pub fn next_chunk(&mut self) -> Result<Option<HeadChunk>, TsdbError> {
         while let Some(file) = self.files.get(self.place) {
             match self.step(file) {
@@ -159,7 +160,8 @@ fn check_header<R: Ranges>(file: &File<R>) -> Result<(), TsdbError> {
 }
 
 impl HeadChunk {
-    /// Reads the samples from `files`, which must be those that the chunk was found in.
+    /// Reads the samples from `files`, which must be those that the chunk was found in. Fails if
+    /// the encoding is unknown.
     pub fn samples<R: Ranges>(
         &self,
         files: &[HeadChunkFile<R>],

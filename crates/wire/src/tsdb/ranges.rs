@@ -14,7 +14,8 @@ pub trait Ranges {
     /// Returns the length of the file in bytes, which must not change while it is read.
     fn len(&self) -> u64;
 
-    /// Fills `into` from `offset` on; `offset + into.len()` is at most [`Ranges::len`].
+    /// Fills `into` from `offset` on; `offset + into.len()` is at most [`Ranges::len`]. An error is
+    /// reported with the name of the file.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
     /// Returns whether the file is empty.
@@ -111,7 +112,7 @@ impl<R: Ranges> File<R> {
         }
     }
 
-    /// Reads `len` bytes from `offset` on into a new buffer.
+    /// Reads `len` bytes from `offset` on into a new buffer. Fails if the file is shorter.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, TsdbError> {
         let mut bytes = Vec::new();
         self.read_into(offset, len, &mut bytes)?;

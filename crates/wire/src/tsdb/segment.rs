@@ -41,7 +41,8 @@ pub(super) struct ChunkWalk {
 }
 
 impl<R: Ranges> Segments<R> {
-    /// Opens the segments, which must be sorted by number, and validates their headers.
+    /// Opens the segments, which must be sorted by number, and validates their headers. Fails if
+    /// one is not supported.
     pub fn open(files: Vec<File<R>>) -> Result<Self, TsdbError> {
         for file in &files {
             let header = file.read(0, HEADER_BYTES)?;

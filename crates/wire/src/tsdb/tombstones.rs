@@ -69,7 +69,7 @@ impl Tombstones {
         self.by_series.entry(series).or_default().add(range);
     }
 
-    /// Returns the deleted intervals of a series.
+    /// Returns the deleted intervals of a series. Returns `None` if there are none.
     pub fn of(&self, series: u64) -> Option<&Intervals> {
         self.by_series.get(&series)
     }

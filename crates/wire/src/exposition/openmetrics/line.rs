@@ -150,7 +150,8 @@ impl<'t> Line<'t> {
         self.exemplar = None;
     }
 
-    /// Reads a line of any kind; returns `None` at `# EOF`.
+    /// Reads a line of any kind; returns `None` at `# EOF`. Fails if the line is malformed or the
+    /// text ends without it.
     pub fn read(&mut self) -> Result<Option<Entry>, ParseError> {
         self.begin();
         match self.lexer.next() {
@@ -175,7 +176,8 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Reads only the series at the start of a line, to recover its labels.
+    /// Reads only the series at the start of a line, to recover its labels. Cannot fail for a
+    /// series that was parsed before.
     pub fn read_series(&mut self) -> Result<(), ParseError> {
         self.begin();
         let token = self.lexer.next();
@@ -208,7 +210,7 @@ impl<'t> Line<'t> {
     }
 
     /// Reads the value and the optional parts after it; `token` is the first token after the
-    /// series.
+    /// series. Fails if one of them is malformed.
     fn read_suffix(&mut self, token: Token) -> Result<(), ParseError> {
         self.value = self.read_value(token, "expected value after metric")?;
         self.time = None;

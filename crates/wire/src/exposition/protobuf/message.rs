@@ -37,7 +37,8 @@ pub(super) struct Family<'t> {
 }
 
 impl<'t> Family<'t> {
-    /// Replaces the fields with those of the family in `message`.
+    /// Replaces the fields with those of the family in `message`. Fails if a field has the wrong
+    /// wire type.
     pub fn read(&mut self, message: &'t [u8]) -> Read<()> {
         (self.name, self.help, self.unit, self.kind) = (b"", b"", b"", 0);
         self.metrics.clear();
@@ -121,7 +122,8 @@ pub(super) struct Bucket<'t> {
 }
 
 impl<'t> Metric<'t> {
-    /// Replaces the fields with those of the metric in `message`.
+    /// Replaces the fields with those of the metric in `message`. Fails if a field has the wrong
+    /// wire type.
     pub fn read(&mut self, message: &'t [u8]) -> Read<()> {
         self.clear();
         let mut cursor = Cursor::new(message);
@@ -352,7 +354,8 @@ pub(super) struct Exemplar<'t> {
     pub time: Option<i64>,
 }
 
-/// Decodes an exemplar; names and values of its labels are not validated.
+/// Decodes an exemplar; names and values of its labels are not validated. Fails if the message is
+/// malformed.
 pub(super) fn read_exemplar(message: &[u8]) -> Read<Exemplar<'_>> {
     let mut exemplar = Exemplar::default();
     let mut cursor = Cursor::new(message);

@@ -63,7 +63,7 @@ impl Histogram<'_> {
     }
 
     /// Returns the classic buckets as a native histogram with custom buckets; `classic` is working
-    /// memory.
+    /// memory. Fails if its counts are not consistent.
     pub fn to_custom(
         &self,
         classic: &mut ClassicHistogram,

@@ -52,7 +52,7 @@ impl<'b> BitReader<'b> {
         8 * self.rest().len() as u64 + u64::from(self.valid)
     }
 
-    /// Reads the next bit.
+    /// Reads the next bit. Fails after the last one.
     #[inline]
     pub fn bit(&mut self) -> Read<bool> {
         if self.valid == 0 {
@@ -62,7 +62,8 @@ impl<'b> BitReader<'b> {
         Ok(self.buffer >> self.valid & 1 == 1)
     }
 
-    /// Reads the next `count` bits, at most 64, as the lowest bits of a number.
+    /// Reads the next `count` bits, at most 64, as the lowest bits of a number. Fails if fewer
+    /// remain.
     #[inline]
     pub fn bits(&mut self, count: u32) -> Read<u64> {
         if count <= self.valid {

@@ -85,6 +85,7 @@ impl CountsState {
     }
 
     /// Reads the counts of the first histogram, given its numbers of positive and negative buckets.
+    /// Fails if the chunk has fewer bits.
     pub fn read_first(
         &mut self,
         bits: &mut BitReader<'_>,
@@ -131,7 +132,8 @@ impl CountsState {
         Ok(())
     }
 
-    /// Reads the counts of the next histogram. A staleness marker has no buckets.
+    /// Reads the counts of the next histogram. A staleness marker has no buckets. Fails if the
+    /// chunk is cut off.
     pub fn read_next(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
         match &mut self.numbers {
             Numbers::Integer {

@@ -75,7 +75,8 @@ impl<'c> FloatReader<'c> {
         }
     }
 
-    /// Reads the next sample; the caller keeps track of the number of samples.
+    /// Reads the next sample; the caller keeps track of the number of samples. Fails if the chunk
+    /// is cut off.
     pub fn read(&mut self) -> Result<FloatSample, Malformed> {
         let bits = &mut self.bits;
         let before = self.time;

@@ -74,7 +74,7 @@ impl Xor {
         Self { value, zeros: None }
     }
 
-    /// Reads the next float.
+    /// Reads the next float. Fails if the chunk is cut off.
     #[inline]
     pub fn read(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
         if !bits.bit()? {

@@ -108,7 +108,8 @@ impl Part {
         Err(Full { only })
     }
 
-    /// Records that a series number belongs to the share, before chunks are read.
+    /// Records that a series number belongs to the share, before chunks are read. Fails if the
+    /// memory limit is reached.
     pub fn expect(&mut self, number: u64, labels: &Labels) -> Result<(), Full> {
         if !self.share.has(labels.as_ref()) {
             return Ok(());
@@ -118,6 +119,7 @@ impl Part {
     }
 
     /// Adds a chunk. In-order chunks before the end of the blocks are left out, as in upstream.
+    /// Fails if the memory limit is reached.
     pub fn add_chunk(&mut self, chunk: HeadChunk) -> Result<(), Full> {
         self.last_chunk = chunk.reference;
         let is_old = !chunk.is_out_of_order && chunk.range.max < self.min_valid_time;
@@ -142,7 +144,8 @@ impl Part {
         overlaps.then_some((before.range, chunk.range))
     }
 
-    /// Adds an entry of the WAL; entries of series outside of the share are ignored.
+    /// Adds an entry of the WAL; entries of series outside of the share are ignored. Fails if the
+    /// memory limit is reached.
     pub fn add(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         match entry {
             Entry::Series { series, labels } => self.add_series(series, labels),
@@ -185,7 +188,8 @@ impl Part {
         }
     }
 
-    /// Adds an entry of the out-of-order log, with samples that are in no chunk yet.
+    /// Adds an entry of the out-of-order log, with samples that are in no chunk yet. Fails if the
+    /// memory limit is reached.
     pub fn add_late(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         let last_chunk = self.last_chunk;
         match entry {

@@ -88,7 +88,8 @@ impl<R: Ranges> HeadReader<R> {
         }
     }
 
-    /// Returns the next series, or `None` at the end. All samples of a series may be deleted.
+    /// Returns the next series, or `None` at the end. All samples of a series may be deleted. Fails
+    /// if a file is damaged or a single series needs too much memory.
     pub fn next_series(&mut self) -> Result<Option<HeadSeries<'_, R>>, TsdbError> {
         loop {
             if let Some(series) = self.series.next() {
@@ -153,7 +154,8 @@ impl<R: Ranges> HeadReader<R> {
         Ok(part.finish())
     }
 
-    /// Calls `take` with each entry of the checkpoint, then of the WAL after it.
+    /// Calls `take` with each entry of the checkpoint, then of the WAL after it. Stops at the first
+    /// error.
     fn each_log_entry(
         &self,
         series_only: bool,

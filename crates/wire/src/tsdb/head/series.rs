@@ -78,7 +78,7 @@ impl Collected {
             && self.late.is_empty()
     }
 
-    /// Returns the timestamp of the newest in-order sample.
+    /// Returns the timestamp of the newest in-order sample. Returns `None` if there is none.
     pub fn newest(&self) -> Option<TimestampMs> {
         let chunk = self.chunks.last().map(|chunk| chunk.range.max);
         self.samples.last().map(|sample| sample.time).or(chunk)
@@ -165,6 +165,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
     }
 
     /// Returns the next sample that is not deleted, or `None` at the end. Timestamps increase.
+    /// Fails if a chunk is damaged.
     pub fn next_sample(&mut self) -> Result<Option<Sample>, TsdbError> {
         loop {
             if self.in_order.is_none() {
@@ -223,7 +224,8 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
         }
     }
 
-    /// Returns the out-of-order samples, sorted and with the first of equal timestamps.
+    /// Returns the out-of-order samples, sorted and with the first of equal timestamps. Fails if a
+    /// chunk is damaged.
     fn late(&mut self) -> Result<&mut std::iter::Peekable<std::vec::IntoIter<Sample>>, TsdbError> {
         if self.late.is_none() {
             let mut samples = Vec::new();

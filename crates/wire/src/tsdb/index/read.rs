@@ -180,7 +180,8 @@ impl<R: Ranges> IndexReader<R> {
         self.advance(&mut walk, series).map(|_| ())
     }
 
-    /// Returns the offset of the next series, after the padding before it.
+    /// Returns the offset of the next series, after the padding before it. Returns `None` at the
+    /// end, and fails if the padding is not zero.
     fn next_offset(&self, walk: &mut SeriesWalk) -> Result<Option<u64>, TsdbError> {
         let aligned = match self.version {
             Version::V1 => walk.offset,

@@ -25,7 +25,8 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads the table at `offset`; offset 0 means that there is none.
+    /// Reads the table at `offset`; offset 0 means that there is none. Fails if the table is
+    /// damaged.
     pub fn read<R: Ranges>(
         file: &File<R>,
         version: Version,

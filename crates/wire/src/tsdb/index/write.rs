@@ -121,6 +121,7 @@ impl IndexWriter {
     }
 
     /// Writes the index. Postings are collected in `memory_bytes`, or more if one label needs it.
+    /// Fails if the folder does or a limit of the format is exceeded.
     pub fn finish<F: BlockFolder>(
         mut self,
         folder: &mut F,

@@ -107,7 +107,7 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         }
     }
 
-    /// Reads the next piece; returns whether it completes a record.
+    /// Reads the next piece; returns whether it completes a record. Fails at damage.
     fn step(&mut self, file: &File<R>) -> Result<bool, TsdbError> {
         if self.offset >= file.len() {
             if self.is_open {
