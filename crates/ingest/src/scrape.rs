@@ -151,7 +151,8 @@ impl Scraping {
         self.pools().values().map(Pool::view).collect()
     }
 
-    /// Returns the type of the metric `name` in the metadata of any target.
+    /// Returns the type of the metric `name` in the metadata of any target. Returns `None` if no
+    /// target exposes it.
     pub fn type_of(&self, name: &str) -> Option<&'static str> {
         // OpenMetrics declares a counter under its name without `_total`.
         let names = [Some(name), name.strip_suffix("_total")];

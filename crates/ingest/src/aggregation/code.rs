@@ -49,7 +49,8 @@ pub(super) fn after_step(base: f64, step: i64) -> Result<f64, Malformed> {
     Ok(base.wrapping_add(step) as f64)
 }
 
-/// Returns the integer that the float represents exactly, bit for bit.
+/// Returns the integer that the float represents exactly, bit for bit. Returns `None` for any other
+/// float.
 fn whole(value: f64) -> Option<i64> {
     const MAX: f64 = (1u64 << 53) as f64;
     let number = value as i64;
@@ -67,7 +68,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// Reads the next `count` bytes.
+    /// Reads the next `count` bytes. Fails if fewer remain.
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("cut off"))?;
         self.0 = rest;
@@ -126,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_bits(u64::from_le_bytes(self.array()?)))
     }
 
-    /// Reads a length and returns that many bytes.
+    /// Reads a length and returns that many bytes. Fails if fewer remain.
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let count = usize::try_from(self.unsigned()?).map_err(|_| Malformed("cut off"))?;
         self.take(count)

@@ -72,6 +72,7 @@ impl Hashing {
     }
 
     /// Reads a hash function that [`Hashing::push`] wrote; returns `None` if it equals this one.
+    /// Fails for an unknown hash function.
     pub(super) fn read_other(&self, reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
         let kind = match reader.byte()? {
             XXH3 => {

@@ -146,13 +146,14 @@ impl Lane {
         self.by_result.len()
     }
 
-    /// Returns the output with the number `at`.
+    /// Returns the output with the number `at`. Returns `None` if the number is free.
     #[inline]
     pub(super) fn output(&self, at: u32) -> Option<&Output> {
         self.outputs.get(at as usize)?.as_ref()
     }
 
-    /// Returns the sample type of the result that the source `at` contributes to.
+    /// Returns the sample type of the result that the source `at` contributes to. Returns `None` if
+    /// the source does not exist.
     pub(super) fn form_of(&self, at: u32) -> Option<&Form> {
         let entry = self.entries.get(at)?;
         self.output(entry.output).map(|output| &output.form)

@@ -66,7 +66,7 @@ impl Observations {
         push_float(out, self.sum.lost);
     }
 
-    /// Reads a sum that [`Observations::encode`] wrote.
+    /// Reads a sum that [`Observations::encode`] wrote. Fails if it is malformed.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let buckets = FloatHistogram::from(&read_histogram(reader)?.histogram);
         let sum = Kahan::new(reader.float()?, reader.float()?);
@@ -130,7 +130,7 @@ impl NativeTotal {
         self.pending.len() < before
     }
 
-    /// Returns the total as the histogram of a sample.
+    /// Returns the total as the histogram of a sample. Returns `None` before the first source.
     pub(super) fn value(&self) -> Option<Histogram> {
         self.total.as_ref().map(Observations::value)
     }
@@ -159,7 +159,7 @@ impl NativeTotal {
         }
     }
 
-    /// Reads the state that [`NativeTotal::encode`] wrote.
+    /// Reads the state that [`NativeTotal::encode`] wrote. Fails if it is malformed.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let total = match reader.unsigned()? {
             0 => None,
@@ -278,7 +278,8 @@ pub(super) fn push_histogram(out: &mut Vec<u8>, time: i64, histogram: &Histogram
     push_bytes(out, &message);
 }
 
-/// Reads a histogram that [`push_histogram`] wrote, without a start timestamp.
+/// Reads a histogram that [`push_histogram`] wrote, without a start timestamp. Fails if its schema
+/// is unknown.
 pub(super) fn read_histogram(reader: &mut Reader<'_>) -> Result<HistogramSample, Malformed> {
     let sample = decode_histogram(reader.bytes()?).map_err(|_| Malformed("histogram"))?;
     let exponential = EXPONENTIAL_SCHEMA_MIN..=EXPONENTIAL_SCHEMA_MAX;

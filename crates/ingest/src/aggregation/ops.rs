@@ -224,7 +224,7 @@ fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malforme
     Ok(())
 }
 
-/// Reads a number that is below the limit of entries in a lane.
+/// Reads a number that is below the limit of entries in a lane. Fails for any other number.
 fn place(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
     let at = reader.small()?;
     match (at as usize) < ENTRIES_MAX {

@@ -226,7 +226,7 @@ impl Output {
         self.kind as u8 | self.form.code() << 1
     }
 
-    /// Reads the state that [`Output::encode`] wrote.
+    /// Reads the state that [`Output::encode`] wrote. Fails if it is malformed.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let rule = u64::from_le_bytes(reader.array()?);
         let (kind, mut form) = read_kind(reader)?;
@@ -278,7 +278,7 @@ pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<(Kind, Form), Malform
     }
 }
 
-/// Reads labels, which must be in canonical form.
+/// Reads labels, which must be in canonical form. Fails if they are not.
 pub(super) fn read_labels(reader: &mut Reader<'_>) -> Result<Labels, Malformed> {
     let bytes = reader.bytes()?;
     match is_canonical(bytes) {

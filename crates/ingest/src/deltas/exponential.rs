@@ -71,7 +71,7 @@ fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
     Some((place(first), place(last) + 1))
 }
 
-/// Returns the range of buckets that covers both.
+/// Returns the range of buckets that covers both. Returns `None` if both are empty.
 fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
     match (occupied(a), occupied(b)) {
         (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),

@@ -77,7 +77,8 @@ impl Samples {
         std::mem::take(&mut self.ignored_exemplars)
     }
 
-    /// Returns the line of the first sample that the store rejected, for the error text.
+    /// Returns the line of the first sample that the store rejected, for the error text. Returns
+    /// `None` if it was not a float.
     pub(super) fn line_of(&self, rejected: &Rejected) -> Option<u64> {
         (0..self.batch.series_count()).find_map(|i| {
             let series = self.batch.series(i);
@@ -90,7 +91,8 @@ impl Samples {
         })
     }
 
-    /// Adds the current sample of the parser, which is in this line.
+    /// Adds the current sample of the parser, which is in this line. Fails if the labels cannot be
+    /// parsed or a histogram is invalid; samples with invalid labels are only counted.
     pub(super) fn take(&mut self, parser: &Parser<'_>, line: u64) -> Result<(), Error> {
         let Event::Sample(sample) = parser.event() else {
             return Ok(());
@@ -130,7 +132,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Ends the current series and starts that of the parser's current sample.
+    /// Ends the current series and starts that of the parser's current sample. Returns whether it
+    /// is valid; fails if its labels cannot be parsed.
     fn begin_series(
         &mut self,
         parser: &Parser<'_>,

@@ -46,7 +46,8 @@ impl MetadataFile {
         })
     }
 
-    /// Calls `take` with each entry of the file; does nothing if the file does not exist.
+    /// Calls `take` with each entry of the file; does nothing if the file does not exist. Fails if
+    /// the file is damaged.
     pub(super) fn read(&self, take: &mut dyn FnMut(&TenantId, Metadata<'_>)) -> io::Result<()> {
         let file = match self.disk.open(&self.dir.join(FILE_NAME), OpenMode::Read) {
             Ok(file) => file,
@@ -61,7 +62,8 @@ impl MetadataFile {
         now.saturating_sub(self.written) >= pause.as_millis() as i64
     }
 
-    /// Replaces the content of the file by `bytes`; the new content is durable on return.
+    /// Replaces the content of the file by `bytes`; the new content is durable on return. If it
+    /// fails, the file has the old or the new content.
     pub(super) fn write(&mut self, bytes: &[u8], now: TimestampMs) -> io::Result<()> {
         // A failed write is also retried only after the pause.
         self.written = now;

@@ -175,7 +175,8 @@ impl Pipeline {
         Ok(write)
     }
 
-    /// Decodes `message`, stores its metadata, and passes its samples to the store.
+    /// Decodes `message`, stores its metadata, and passes its samples to the store. Fails if the
+    /// message as a whole is invalid or memory is exhausted.
     fn append_otlp(
         &self,
         (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),
@@ -267,7 +268,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns the request in protobuf, in memory that `admission` has reserved.
+    /// Returns the request in protobuf, in memory that `admission` has reserved. Fails if the body
+    /// is invalid or exceeds a limit.
     fn message<'b>(
         &self,
         origin: OtlpOrigin,
@@ -327,7 +329,8 @@ fn too_large(bytes: usize, limit: usize) -> Error {
     WireError::MessageTooLarge { bytes, limit }.into()
 }
 
-/// Decompresses a body to at most `limit` bytes, of which `declared` are reserved already.
+/// Decompresses a body to at most `limit` bytes, of which `declared` are reserved already. Fails if
+/// the body is invalid or longer.
 fn unpack(
     (packing, body): (Packing, &[u8]),
     (declared, limit): (usize, usize),

@@ -40,7 +40,7 @@ pub(super) struct Room {
     large: Budget,
     large_bodies: Budget,
     body_bytes_max: usize,
-    /// Size of the largest ordinary message, which takes a quarter of the memory that large
+    /// Size of the largest ordinary message, whose processing fits into the memory that large
     /// requests leave.
     ordinary_message_bytes_max: usize,
     /// Notified when memory is released.
@@ -85,7 +85,8 @@ impl Room {
         }
     }
 
-    /// Reserves from `budget`, waiting for released memory if necessary.
+    /// Reserves from `budget`, waiting for released memory if necessary. Fails if the wait takes
+    /// too long or the size never fits.
     async fn wait_for(&self, budget: &Budget, bytes: usize) -> Result<Reservation, Error> {
         let deadline = Instant::now() + WAIT_MAX;
         loop {
@@ -124,7 +125,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Reserves memory for a body of `bytes`, waiting for it if necessary.
+    /// Reserves memory for a body of `bytes`, waiting for it if necessary. Fails like
+    /// `Pipeline::admit`, which calls it.
     pub(super) async fn wait(room: &Arc<Room>, bytes: usize) -> Result<Self, Error> {
         check_body(bytes, room.body_bytes_max)?;
         Ok(Self {
@@ -145,7 +147,8 @@ impl Admission {
         }
     }
 
-    /// Extends the reservation to a body that turned out to have `bytes` in total.
+    /// Extends the reservation to a body that turned out to have `bytes` in total. Fails without
+    /// waiting if the memory is not available.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
         if bytes <= held {
@@ -169,7 +172,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Reserves memory for processing a message of `bytes`, waiting for it if necessary.
+    /// Reserves memory for processing a message of `bytes`, waiting for it if necessary. Fails like
+    /// [`Admission::wait`].
     pub(super) async fn wait_to_prepare(&mut self, bytes: usize) -> Result<(), Error> {
         if self.work.is_none() {
             let needed = bytes.saturating_mul(WORK_MESSAGES);

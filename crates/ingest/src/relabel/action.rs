@@ -64,7 +64,7 @@ impl Action {
         }
     }
 
-    /// Returns the action with this name, ignoring its case.
+    /// Returns the action with this name, ignoring its case. Returns `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Action> {
         Self::ALL
             .into_iter()

@@ -40,7 +40,8 @@ impl BenchTarget {
         )))
     }
 
-    /// Processes a body like that of a scrape at `time`; returns the resulting batch.
+    /// Processes a body like that of a scrape at `time`; returns the resulting batch. Fails if the
+    /// body cannot be parsed or exceeds a limit.
     pub fn take(&mut self, body: Body, time: TimestampMs) -> Result<&Batch, Error> {
         self.0.take(Ok(body), time, || Duration::ZERO).outcome?;
         Ok(self.0.batch())

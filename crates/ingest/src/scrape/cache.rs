@@ -114,7 +114,8 @@ impl SeriesCache {
         self.last = NOWHERE;
     }
 
-    /// Returns the series that is expected next, with its key.
+    /// Returns the series that is expected next, with its key. Returns `None` if there was no such
+    /// series in the previous body, or its key was dropped.
     pub(super) fn expected(&self) -> Option<(Slot, &[u8])> {
         let slot = match self.entry(self.last) {
             Some(last) => last.follower,
@@ -139,12 +140,12 @@ impl SeriesCache {
         self.last = slot;
     }
 
-    /// Returns the entry at `slot`.
+    /// Returns the entry at `slot`. Returns `None` if it was removed.
     pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
         self.entries.get(slot.0 as usize)?.as_ref()
     }
 
-    /// Returns the entry at `slot` for modification.
+    /// Returns the entry at `slot` for modification. Returns `None` if it was removed.
     pub(super) fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
         self.entries.get_mut(slot.0 as usize)?.as_mut()
     }

@@ -327,7 +327,8 @@ impl ScrapeState {
         });
     }
 
-    /// Computes the labels of a new series and adds it to the cache.
+    /// Computes the labels of a new series and adds it to the cache. Fails if they are invalid or
+    /// the memory budget is exhausted.
     fn add(
         &mut self,
         key: &[u8],
@@ -340,14 +341,16 @@ impl ScrapeState {
         Ok(slot)
     }
 
-    /// Reserves the memory to which the cache has grown.
+    /// Reserves the memory to which the cache has grown. A failure is recorded, so that the end of
+    /// the scrape frees memory.
     fn reserve_cache(&mut self, reading: &mut Reading) -> Result<(), Error> {
         self.memory
             .grow_to(self.cache.bytes())
             .inspect_err(|_| reading.needs_memory = true)
     }
 
-    /// Adds a sample of the series at `slot` to the batch.
+    /// Adds a sample of the series at `slot` to the batch. Fails if the sample or the batch exceeds
+    /// a limit.
     fn push(
         &mut self,
         slot: Slot,
@@ -376,7 +379,8 @@ impl ScrapeState {
         Ok(())
     }
 
-    /// Adds the difference between a sample and its series' anchor to the batch.
+    /// Adds the difference between a sample and its series' anchor to the batch. Fails if the
+    /// sample is an invalid histogram or exceeds a limit.
     fn push_counted(
         &mut self,
         slot: Slot,
@@ -437,7 +441,8 @@ impl ScrapeState {
         reading.duplicates += 1;
     }
 
-    /// Relates a sample to its series' anchor, unless it has a start timestamp of its own.
+    /// Relates a sample to its series' anchor, unless it has a start timestamp of its own. Fails if
+    /// it is an invalid histogram or the memory budget is exhausted.
     fn count(
         &mut self,
         slot: Slot,
@@ -457,7 +462,7 @@ impl ScrapeState {
         counted.unwrap_or(Ok(Counted::Unchanged))
     }
 
-    /// Adds a sample in its final form to the batch.
+    /// Adds a sample in its final form to the batch. Fails if the batch exceeds its limit.
     #[inline]
     fn store(
         &mut self,

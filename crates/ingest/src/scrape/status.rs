@@ -149,7 +149,7 @@ impl TargetStatus {
         lock(&self.last).clone()
     }
 
-    /// Returns the metadata of the family `name`.
+    /// Returns the metadata of the family `name`. Returns `None` if the target does not expose it.
     pub fn metadata_of(&self, name: &str) -> Option<FamilyMetadata> {
         let table = lock(&self.metadata);
         table

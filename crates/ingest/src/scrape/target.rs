@@ -244,7 +244,8 @@ fn duration(labels: &LabelsBuilder, name: &str, what: &str) -> Result<(Duration,
     }
 }
 
-/// Parses a boolean like Go's `strconv.ParseBool`; returns `None` if the label is absent.
+/// Parses a boolean like Go's `strconv.ParseBool`; returns `None` if the label is absent. Fails for
+/// any other text.
 fn flag(labels: &LabelsBuilder, name: &str, what: &str) -> Result<Option<bool>, String> {
     let text = text(labels, name)?;
     match text.as_str() {

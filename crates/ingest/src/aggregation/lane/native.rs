@@ -32,7 +32,7 @@ impl Natives {
         self.open.is_empty()
     }
 
-    /// Returns the newest histogram of a source.
+    /// Returns the newest histogram of a source. Returns `None` if it has none.
     pub(super) fn newest(&self, at: u32) -> Option<&Histogram> {
         self.newest.get(&at)
     }
@@ -109,7 +109,7 @@ impl Natives {
         }
     }
 
-    /// Reads the state that [`Natives::encode`] wrote.
+    /// Reads the state that [`Natives::encode`] wrote. Fails if it is malformed.
     pub(super) fn decode(
         reader: &mut Reader<'_>,
         entries: &mut Entries,

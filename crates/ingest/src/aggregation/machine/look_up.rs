@@ -64,8 +64,8 @@ pub(super) struct LookUp {
     passing: Recent<()>,
     /// Fingerprints of keys in other forms, with the fingerprint of the canonical key.
     aliases: Recent<Fingerprint>,
-    /// Half-life of the caches in milliseconds of data time: silent series are dropped after one to
-    /// two of them.
+    /// Period of the caches in milliseconds of data time: series that are silent for one to two
+    /// periods are dropped.
     remembered_ms: i64,
     /// Generation of the current configuration since the start.
     pub(super) generation: u8,
@@ -206,7 +206,8 @@ impl LookUp {
 }
 
 impl Machine {
-    /// Looks up all series of `source`, and decodes the labels of unknown ones.
+    /// Looks up all series of `source`, and decodes the labels of unknown ones. Fails if the source
+    /// does.
     pub(super) fn find_all(
         &mut self,
         source: &mut dyn Source,
@@ -275,7 +276,8 @@ impl Machine {
         })
     }
 
-    /// Looks up a fingerprint in the table of sources and in the cache of passing series.
+    /// Looks up a fingerprint in the table of sources and in the cache of passing series. Returns
+    /// `None` if it is in neither, or must be resolved again.
     #[inline]
     pub(super) fn find_print(&mut self, print: Fingerprint) -> Option<Found> {
         let Some(first) = self.sources.find(&self.lanes, print) else {

@@ -35,7 +35,7 @@ impl<V: Copy> Recent<V> {
         *self = Self::new();
     }
 
-    /// Returns the value of a series and marks it as seen.
+    /// Returns the value of a series and marks it as seen. Returns `None` for an unknown one.
     #[inline]
     pub(super) fn get(&mut self, print: Fingerprint) -> Option<V> {
         let is_it = |known: &(Fingerprint, V)| known.0 == print;

@@ -70,14 +70,15 @@ impl Sources {
         self.table.allocation_size() + self.chains.capacity() * 2 * size_of::<Reference>()
     }
 
-    /// Returns the first entry of the source with this fingerprint.
+    /// Returns the first entry of the source with this fingerprint. Returns `None` for an unknown
+    /// one.
     #[inline]
     pub(super) fn find(&self, lanes: &[Option<Slot>], print: Fingerprint) -> Option<Reference> {
         let is_it = |reference: &Reference| print_of(lanes, *reference) == print;
         self.table.find(print.low, is_it).copied()
     }
 
-    /// Returns the next entry of the same source.
+    /// Returns the next entry of the same source. Returns `None` for the last one.
     pub(super) fn behind(&self, reference: Reference) -> Option<Reference> {
         self.chains.get(&reference).copied()
     }
