@@ -36,6 +36,7 @@ pub enum FederatedValue<'a> {
 }
 
 /// The kind of a family, which selects its `# TYPE` line. Gauge histograms form separate families.
+/// Consecutive samples of another kind start a new family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untyped,

@@ -56,7 +56,7 @@ pub enum Thinned {
 pub type Pair<'m> = (&'m [u8], &'m [u8]);
 
 /// The contents of a version 2.0 message, in the numbers that its receiver must report to the
-/// sender.
+/// sender. They become the headers of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of float samples, including staleness markers.

@@ -37,7 +37,8 @@ const ABOUT_SESSION: i32 = -1;
 /// The error code for a node that does not exist.
 pub const NO_NODE: i32 = -101;
 
-/// The part of a node that a request reads, and that its watch observes.
+/// The part of a node that a request reads, and that its watch observes. Watching both needs two
+/// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The data of the node, as bytes.

@@ -60,6 +60,7 @@ pub(super) struct Converter<'t> {
 }
 
 /// A classic histogram whose samples are being collected, until a sample of another series arrives.
+/// Its identity is the label set without `le`.
 #[derive(Debug, Default)]
 struct Collected {
     name: Vec<u8>,
@@ -71,7 +72,8 @@ struct Collected {
     start: TimestampMs,
 }
 
-/// A converted histogram that is ready to be emitted as one sample, with its key and labels.
+/// A converted histogram that is ready to be emitted as one sample, with its key and labels. It
+/// remains valid until the next histogram is converted.
 #[derive(Debug, Default)]
 struct Told {
     key: Vec<u8>,

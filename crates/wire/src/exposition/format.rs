@@ -7,6 +7,7 @@ use firn_model::quote::quote;
 use std::fmt::Write;
 
 /// The syntax of a scraped body, which selects the parser. Versions of a format are parsed alike.
+/// The content type of the response determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Prometheus text format, any version, without exemplars.
@@ -98,7 +99,8 @@ fn choose_fallback(
     })
 }
 
-/// A format and its version, with the names that the `scrape_protocols` setting uses.
+/// A format and its version, with the names that the `scrape_protocols` setting uses. The order in
+/// the setting is the order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScrapeProtocol {
     /// Delimited protocol buffers of `io.prometheus.client.MetricFamily`.
@@ -186,7 +188,8 @@ impl ScrapeProtocol {
     }
 }
 
-/// The escaping that a target must apply to names which are invalid in the legacy character set.
+/// The escaping that a target must apply to names which are invalid in the legacy character set. It
+/// is requested in the `Accept` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Escaping {
     /// Names are sent unchanged, in quotes where the format needs them.

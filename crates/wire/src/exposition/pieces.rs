@@ -20,7 +20,8 @@ use firn_model::metadata::MetricType;
 /// The last line of an OpenMetrics text, which is also appended to each piece for the parser.
 const END: &[u8] = b"# EOF\n";
 
-/// Limits of the text that is buffered; a piece is never larger than the longest line allows.
+/// Limits of the text that is buffered; a piece is never larger than the longest line allows. They
+/// bound the memory of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceLimits {
     /// Size of a piece in bytes, unless one line is longer.
@@ -29,7 +30,8 @@ pub struct PieceLimits {
     pub line_bytes_max: usize,
 }
 
-/// A parser of long texts with a buffer for the parts in which they arrive; see the module.
+/// A parser of long texts with a buffer for the parts in which they arrive; see the module. Used by
+/// imports and by tools that read long files.
 #[derive(Debug)]
 pub struct Pieces {
     format: Format,

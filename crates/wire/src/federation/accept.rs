@@ -37,14 +37,16 @@ impl NameEscaping {
     }
 }
 
-/// The negotiated format of a response: text or protobuf, and the escaping of names.
+/// The negotiated format of a response: text or protobuf, and the escaping of names. Created once
+/// for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     is_protobuf: bool,
     escaping: NameEscaping,
 }
 
-/// One clause of an `Accept` header, with its weight and parameters.
+/// One clause of an `Accept` header, with its weight and parameters. Unknown parameters are
+/// ignored.
 #[derive(Debug, Default)]
 struct Clause<'a> {
     kind: &'a str,

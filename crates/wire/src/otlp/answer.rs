@@ -3,7 +3,8 @@
 use super::field::{response, status};
 use crate::protobuf::{put_bytes, put_integer};
 
-/// The encoding of a request and of its response, known from the content type.
+/// The encoding of a request and of its response, known from the content type. The protocol
+/// requires that both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Protocol buffers.

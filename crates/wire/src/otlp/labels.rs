@@ -2,9 +2,9 @@
 //! share.
 //!
 //! ```text
-//! attributes of the point -- sorted, translated --> labels --.
-//! promoted attributes of the resource (unless the point has it)--+--> sorted label set
-//! job, instance, scope, type and unit, name (always)        --'
+//! attributes of the point -- sorted, translated --> labels ---------.
+//! promoted attributes of the resource (unless the point has them) --+--> sorted label set
+//! job, instance, scope, type and unit, name (always) ---------------'
 //! ```
 //!
 //! The overlay is computed once for each metric, and the encoded bytes of each of its labels once
@@ -31,6 +31,7 @@ pub(super) enum Source {
 }
 
 /// The part of a label's encoding that exists already, so that keys can be assembled by copying.
+/// Overlay labels are always complete after [`Overlay::form`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// No part of it: the label is encoded when the key is written.

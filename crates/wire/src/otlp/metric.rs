@@ -32,10 +32,11 @@ pub(super) struct Metric<'m> {
 }
 
 /// The properties that determine the name of a metric: name, unit, and the kind that affects the
-/// suffix.
+/// suffix. Metrics with equal properties share a [`KnownMetric`].
 pub(super) type NameParts<'m> = (&'m [u8], &'m [u8], NamedKind);
 
 /// Cached results for a metric that occurred before in the request, usually in another resource.
+/// They save the translation of the name and repeated metadata.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownMetric<'m> {
     /// The translated name.
@@ -44,7 +45,8 @@ pub(super) struct KnownMetric<'m> {
     said: Option<(&'m [u8], MetricType)>,
 }
 
-/// The fields of a `Metric` message that are needed before its points; the data is not decoded.
+/// The fields of a `Metric` message that are needed before its points; the data is not decoded. A
+/// first pass over the message collects them.
 #[derive(Default)]
 pub(super) struct Parts<'m> {
     name: &'m [u8],

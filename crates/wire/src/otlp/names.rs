@@ -10,7 +10,8 @@
 
 use super::translation::Translation;
 
-/// The kind of a metric, as far as it affects the suffix of the translated name.
+/// The kind of a metric, as far as it affects the suffix of the translated name. Derived from the
+/// data field and its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NamedKind {
     /// A monotonic sum: the suffix is `_total`.

@@ -25,7 +25,8 @@ const ZERO_THRESHOLD: f64 = 1e-128;
 /// Largest run of empty buckets that is written out, because a new span takes as much space.
 const GAP_MAX: i64 = 2;
 
-/// Properties of a point that affect its histogram besides the counts.
+/// Properties of a point that affect its histogram besides the counts. Both change its reset hint
+/// or its sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     /// True if the point has no recorded value and marks the series as stale.

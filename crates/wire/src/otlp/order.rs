@@ -20,7 +20,8 @@ use crate::remote_write::Charges;
 /// Largest number of cached orders: an application has about ten sets of keys.
 const ORDERS_MAX: usize = 16;
 
-/// A label of a cached order, which refers to attributes and overlay by index.
+/// A label of a cached order, which refers to attributes and overlay by index. Together the pieces
+/// give the complete sorted label set.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'m> {
     /// The label of the overlay with this index.
@@ -33,7 +34,8 @@ enum Piece<'m> {
     },
 }
 
-/// A cached order: the labels that a sequence of attribute keys becomes.
+/// A cached order: the labels that a sequence of attribute keys becomes. It applies to every point
+/// with exactly these keys in this order.
 #[derive(Debug)]
 struct Order<'m> {
     /// Keys of the attributes in message order.
@@ -41,7 +43,8 @@ struct Order<'m> {
     pieces: Vec<Piece<'m>>,
 }
 
-/// The cached orders of one request, valid for one set of overlay names.
+/// The cached orders of one request, valid for one set of overlay names. A metric with other
+/// overlay names clears them.
 #[derive(Debug, Default)]
 pub(super) struct Orders<'m> {
     /// The overlay that was in effect for the cached orders.

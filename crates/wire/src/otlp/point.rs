@@ -30,7 +30,8 @@ pub(super) struct Frame<'m> {
     pub is_stale: bool,
 }
 
-/// The time range that a point covers, in nanoseconds since the Unix epoch, as sent.
+/// The time range that a point covers, in nanoseconds since the Unix epoch, as sent. Accumulation
+/// sets the start to that of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Start time; zero if it is unknown.
@@ -39,7 +40,8 @@ pub struct Times {
     pub time: u64,
 }
 
-/// The value of a number point in its original type, so that integer deltas add up exactly.
+/// The value of a number point in its original type, so that integer deltas add up exactly. It
+/// becomes a float only in the batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A 64-bit integer.
@@ -58,7 +60,8 @@ impl Number {
     }
 }
 
-/// A point of a gauge or a sum, without its attributes.
+/// A point of a gauge or a sum, without its attributes. Both kinds of metrics encode it in the same
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberPoint {
     /// Start and end time.
@@ -68,7 +71,7 @@ pub struct NumberPoint {
 }
 
 /// A point of a histogram with explicit bounds, without its attributes. Reused for all points of a
-/// request.
+/// request. Counts and bounds are validated when it is converted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExplicitPoint {
     /// Start and end time.
@@ -94,6 +97,7 @@ pub struct Buckets {
 }
 
 /// A point of an exponential histogram, without its attributes. Reused for all points of a request.
+/// Counts are validated when it is converted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialPoint {
     /// Start and end time.
@@ -114,7 +118,8 @@ pub struct ExponentialPoint {
     pub negative: Buckets,
 }
 
-/// A point of a summary, without its attributes. Reused for all points of a request.
+/// A point of a summary, without its attributes. Reused for all points of a request. It becomes one
+/// series for each quantile, and two for count and sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SummaryPoint {
     pub times: Times,

@@ -70,7 +70,7 @@ pub(super) struct Walk<'d, 'a, 'm> {
 }
 
 /// The resource whose points are being read, with the labels that identify it and those promoted
-/// from its attributes.
+/// from its attributes. It ends with the `target_info` series.
 pub(super) struct Resource<'m> {
     pub(super) attributes: Vec<(&'m [u8], Text<'m>)>,
     pub(super) job: Option<Text<'m>>,
@@ -81,7 +81,8 @@ pub(super) struct Resource<'m> {
     pub(super) span: Option<(u64, u64)>,
 }
 
-/// Properties that all metrics of a scope share: overlay of labels and stream identity.
+/// Properties that all metrics of a scope share: overlay of labels and stream identity. They are
+/// those of the resource, extended by the scope's.
 pub(super) struct Scope<'m> {
     pub(super) overlay: Overlay<'m>,
     pub(super) stream: Stream,

@@ -2,11 +2,13 @@
 
 use super::field as f;
 
-/// A message type, described by its fields. The tables are constants that refer to each other.
+/// A message type, described by its fields. The tables are constants that refer to each other. The
+/// transcoder follows them while it reads the text.
 #[derive(Debug)]
 pub(super) struct Message(pub &'static [Field]);
 
-/// A field of a message, with its names in JSON and its number in protobuf.
+/// A field of a message, with its names in JSON and its number in protobuf. Fields that are not
+/// listed are skipped.
 #[derive(Debug)]
 pub(super) struct Field {
     /// Name of the field in JSON (lower camel case).

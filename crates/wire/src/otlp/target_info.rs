@@ -8,7 +8,8 @@ use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashSet;
 
-/// Collects the `target_info` samples of one request and ends their series, without duplicates.
+/// Collects the `target_info` samples of one request and ends their series, without duplicates. The
+/// resources of a request can share a series.
 pub(super) struct TargetInfo<'d> {
     batch: &'d mut Batch,
     keys: Vec<u8>,

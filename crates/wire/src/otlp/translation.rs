@@ -55,7 +55,8 @@ impl Strategy {
     }
 }
 
-/// The attributes of a resource that become labels of its series; none by default.
+/// The attributes of a resource that become labels of its series; none by default. The job and
+/// instance labels do not depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promotion {
     /// Only the attributes with these keys become labels.

@@ -104,7 +104,7 @@ impl ReadSeries {
 }
 
 /// Collects the series of a response of either type, and drops samples outside of the requested
-/// range.
+/// range. Adjacent frames of a series become one series.
 #[derive(Debug)]
 struct Taking {
     range: TimeRange,

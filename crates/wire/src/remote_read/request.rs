@@ -17,7 +17,8 @@ const QUERIES_MAX: usize = 1_000;
 /// Largest number of matchers of a query, and of accepted response types.
 const MATCHERS_MAX: usize = 1_000;
 
-/// The type of a response, chosen by [`ReadRequest::response_type`].
+/// The type of a response, chosen by [`ReadRequest::response_type`]. Clients list the types that
+/// they accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
     /// All samples in one message, the only type that old clients accept.
@@ -120,7 +121,8 @@ fn push_accepted(request: &mut ReadRequest, number: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The hints of a query, as far as they are used.
+/// The hints of a query, as far as they are used. Without hints, the whole range of the query is
+/// read.
 #[derive(Default)]
 struct Hints {
     start: TimestampMs,

@@ -14,7 +14,8 @@ use firn_model::labels::{METRIC_NAME, push_pair};
 /// Largest excerpt of a label set in an error text, in bytes.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-/// The reason why a series or point is rejected, with an error text for the response.
+/// The reason why a series or point is rejected, with an error text for the response. Created
+/// during validation and counted in `Refusals`.
 #[derive(Debug)]
 pub struct Offence {
     /// The category under which the rejection is counted.

@@ -37,7 +37,8 @@ pub enum Refusal {
     DeltaLimit,
 }
 
-/// The series that were rejected for one reason, with the first of them as an example.
+/// The series that were rejected for one reason, with the first of them as an example. The receiver
+/// reports it to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The reason for the rejection.
@@ -51,7 +52,7 @@ pub struct Refused {
 }
 
 /// All rejections of a request, one entry for each reason, in order of their first occurrence in
-/// the request.
+/// the request. Bounded by the number of reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals(Vec<Entry>);
 

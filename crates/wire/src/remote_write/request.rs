@@ -17,7 +17,8 @@ use firn_model::sample::START_UNKNOWN;
 /// Field key of a sample in a series.
 const SAMPLE_KEY: u8 = 0x12;
 
-/// Counts of the parts of a request that are not in the batch: rejected series and exemplars.
+/// Counts of the parts of a request that are not in the batch: rejected series and exemplars. They
+/// become part of the [`super::Decoded`].
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) refused: Refusals,
@@ -40,7 +41,8 @@ struct Parts {
     lost: Option<(Error, usize)>,
 }
 
-/// The state of a version 1.0 request that is being decoded into a batch.
+/// The state of a version 1.0 request that is being decoded into a batch. It exists for the
+/// duration of one decoding call.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,

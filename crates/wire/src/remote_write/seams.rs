@@ -34,6 +34,7 @@ pub enum Seams {
 }
 
 /// One of the bodies in a concatenated request, with the sizes that are needed to split it again.
+/// The order of the list is that of the bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// Uncompressed size of its message in bytes.

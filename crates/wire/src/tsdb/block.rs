@@ -25,6 +25,7 @@ use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
 
 /// Reads the series of a block in order, or one series by its number. Deleted samples are left out.
+/// The caller opens its files and passes them in.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     index: IndexReader<R>,

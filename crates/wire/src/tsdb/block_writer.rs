@@ -26,7 +26,8 @@ use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Options for writing a block: its name, its time range, and limits of size and memory.
+/// Options for writing a block: its name, its time range, and limits of size and memory. The caller
+/// chooses the name and creates the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
     /// Name of the block.

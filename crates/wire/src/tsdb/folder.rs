@@ -3,7 +3,8 @@
 use super::error::TsdbError;
 use firn_model::error::Error;
 
-/// A file of a block that is being written, including scratch files.
+/// A file of a block that is being written, including scratch files. The caller maps it to a path
+/// and decides when to sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockFile {
     /// A segment of chunks; the first has number 1.

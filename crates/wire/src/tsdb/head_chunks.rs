@@ -30,7 +30,8 @@ const FIXED_BYTES: u64 = 25;
 /// The bit of the encoding that marks out-of-order samples.
 const OUT_OF_ORDER: u8 = 0x80;
 
-/// A file of `chunks_head` with the number in its name.
+/// A file of `chunks_head` with the number in its name. The caller lists the folder and opens the
+/// files.
 #[derive(Clone, Debug)]
 pub struct HeadChunkFile<R> {
     /// Number of the file.
@@ -39,7 +40,8 @@ pub struct HeadChunkFile<R> {
     pub file: File<R>,
 }
 
-/// A chunk of the head; its data is read on demand.
+/// A chunk of the head; its data is read on demand. Found by [`HeadChunks`], and valid for the same
+/// list of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadChunk {
     /// Number of its series in the WAL.
@@ -56,7 +58,8 @@ pub struct HeadChunk {
     data: (usize, u64, u64),
 }
 
-/// Reads the chunks of consecutive files.
+/// Reads the chunks of consecutive files. Chunks of all series are mixed, in the order in which
+/// they were completed.
 #[derive(Debug)]
 pub struct HeadChunks<'f, R> {
     files: &'f [HeadChunkFile<R>],

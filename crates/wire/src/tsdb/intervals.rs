@@ -2,7 +2,8 @@
 
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Disjoint ranges, sorted by time; adjacent ranges are merged.
+/// Disjoint ranges, sorted by time; adjacent ranges are merged. Used for the tombstones of one
+/// series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
     ranges: Vec<TimeRange>,

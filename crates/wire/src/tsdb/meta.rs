@@ -10,7 +10,7 @@ const VERSION: u32 = 1;
 /// The hint in the metadata of blocks with out-of-order samples.
 pub const HINT_OUT_OF_ORDER: &str = "from-out-of-order";
 
-/// The metadata of a block.
+/// The metadata of a block. Its serialized form equals that of Prometheus, field by field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockMeta {
@@ -31,7 +31,8 @@ pub struct BlockMeta {
     pub version: u32,
 }
 
-/// The size of a block in samples, series and chunks.
+/// The size of a block in samples, series and chunks. Prometheus uses these numbers for information
+/// only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BlockStats {
@@ -55,7 +56,7 @@ pub struct BlockStats {
     pub num_tombstones: u64,
 }
 
-/// The blocks that a block was compacted from.
+/// The blocks that a block was compacted from. Prometheus deletes the parents that a block lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {
@@ -78,7 +79,7 @@ pub struct Compaction {
     pub hints: Vec<String>,
 }
 
-/// A block that was merged into another one.
+/// A block that was merged into another one. It can be deleted once the new block is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockParent {

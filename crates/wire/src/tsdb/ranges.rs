@@ -9,7 +9,8 @@ use firn_model::error::Error;
 /// Smallest size of a read in bytes, unless fewer bytes remain.
 const STEP_BYTES: usize = 64 << 10;
 
-/// A file of which any part can be read, implemented by the caller.
+/// A file of which any part can be read, implemented by the caller. Reads may be in any order, but
+/// are mostly sequential.
 pub trait Ranges {
     /// Returns the length of the file in bytes, which must not change while it is read.
     fn len(&self) -> u64;
@@ -64,7 +65,7 @@ impl<R: Ranges + ?Sized> Ranges for &R {
     }
 }
 
-/// A file with its name in errors.
+/// A file with its name in errors. All errors about its content contain the name.
 #[derive(Clone, Debug)]
 pub struct File<R> {
     name: String,

@@ -3,7 +3,8 @@
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 
-/// The value of a sample; histograms are boxed because floats are much more frequent.
+/// The value of a sample; histograms are boxed because floats are much more frequent. Staleness
+/// markers exist in both forms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A float, which may be a staleness marker.

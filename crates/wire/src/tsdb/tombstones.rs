@@ -19,7 +19,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 5;
 
 /// Deleted intervals of a block, by the number of the series in the index. Held in memory
-/// completely.
+/// completely. Readers of the block skip the samples in them.
 #[derive(Clone, Debug, Default)]
 pub struct Tombstones {
     by_series: FxHashMap<u64, Intervals>,

@@ -27,7 +27,8 @@ pub enum StartTimes {
     Keep,
 }
 
-/// A complete chunk of one series, ready to be written to a segment.
+/// A complete chunk of one series, ready to be written to a segment. It can be decoded without any
+/// other chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltChunk {
     /// Encoding of the samples, to be stored with the data.

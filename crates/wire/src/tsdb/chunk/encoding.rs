@@ -54,7 +54,8 @@ impl Encoding {
     }
 }
 
-/// The kind of the samples in a chunk, which is the same for all of them.
+/// The kind of the samples in a chunk, which is the same for all of them. A series can have chunks
+/// of several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Floats, including staleness markers.
@@ -65,7 +66,8 @@ pub enum Kind {
     FloatHistogram,
 }
 
-/// The reset header of a histogram chunk, which describes its first sample.
+/// The reset header of a histogram chunk, which describes its first sample. Readers derive reset
+/// hints from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetHeader {
     /// A reset before the chunk is neither known nor excluded.

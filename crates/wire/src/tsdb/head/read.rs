@@ -13,7 +13,7 @@ use firn_model::sample::TimestampMs;
 const SHARES_MAX: u64 = 1 << 24;
 
 /// The files that Prometheus replays at its start, opened by the caller; all lists are sorted by
-/// file number.
+/// file number. Missing folders are empty lists.
 #[derive(Clone, Debug)]
 pub struct HeadFiles<R> {
     /// Segments of the newest folder `wal/checkpoint.N`.
@@ -26,7 +26,8 @@ pub struct HeadFiles<R> {
     pub chunks: Vec<HeadChunkFile<R>>,
 }
 
-/// Options for reading a head: the memory limit, and the end of the blocks.
+/// Options for reading a head: the memory limit, and the end of the blocks. They do not affect
+/// which samples are returned, except for the end of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadOptions {
     /// Largest memory in bytes for the labels and samples that are collected at a time.
@@ -36,7 +37,7 @@ pub struct HeadOptions {
     pub min_valid_time: Option<TimestampMs>,
 }
 
-/// Findings besides samples, for a report to the user.
+/// Findings besides samples, for a report to the user. It is complete only after the last series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReport {
     /// Files that end in the middle of a record or chunk, with the offset.

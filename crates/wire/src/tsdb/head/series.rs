@@ -14,7 +14,7 @@ use firn_model::labels::{Labels, LabelsRef};
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 
-/// An exemplar of a series in the head, from the WAL.
+/// An exemplar of a series in the head, from the WAL. Exemplars are returned with their series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadExemplar {
     /// Labels of the exemplar, for example the trace id.

@@ -10,7 +10,8 @@ use crate::tsdb::ranges::{File, Ranges, Window};
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// The position of a chunk in the segments of a block, as stored in the index.
+/// The position of a chunk in the segments of a block, as stored in the index. It is opaque to
+/// readers of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkRef(pub u64);
 
@@ -31,7 +32,8 @@ impl ChunkRef {
     }
 }
 
-/// The index entry of a chunk: its time range and its position.
+/// The index entry of a chunk: its time range and its position. The chunk itself is read
+/// separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkMeta {
     /// Timestamps of its first and last sample.

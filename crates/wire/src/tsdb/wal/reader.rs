@@ -34,6 +34,7 @@ pub enum Tail {
 }
 
 /// Reads the records of consecutive segments in order, decompressed and with verified checksums.
+/// Records are opaque here; `Entries` decodes them.
 #[derive(Debug)]
 pub struct WalReader<'s, R> {
     segments: &'s [File<R>],
