@@ -228,7 +228,8 @@ impl Aggregation {
     }
 }
 
-/// The inputs of a new or restored state, which the caller collects when the store is opened.
+/// The inputs of a new or restored state, which the caller collects when the store is opened. The
+/// journal is empty for a store without aggregation.
 pub struct Start<'a> {
     /// Seed for hashing series keys, used by a new state if the store has no shared hash keys.
     pub seed: Seed,

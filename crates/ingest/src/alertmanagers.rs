@@ -42,7 +42,8 @@ pub struct AlertmanagerSettings {
     pub alert_relabel: Vec<Rule>,
 }
 
-/// The URLs of the discovered Alertmanagers, as the API shows them and the notifier uses them.
+/// The URLs of the discovered Alertmanagers, as the API shows them and the notifier uses them. The
+/// lists are computed again whenever a discovery changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alertmanagers {
     /// URLs that receive alerts, without duplicates.

@@ -38,7 +38,8 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(60);
 /// empty.
 const STREAM_BYTES: usize = 2 * (size_of::<Stream>() + size_of::<Kept>());
 
-/// The accumulated value of a stream, as a cumulative point of its kind.
+/// The accumulated value of a stream, as a cumulative point of its kind. The first point of the
+/// stream is its initial value.
 #[derive(Clone, Debug)]
 enum Total {
     Number(NumberPoint),

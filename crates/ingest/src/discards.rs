@@ -14,7 +14,8 @@ use std::sync::Mutex;
 /// Largest number of kinds: half a MiB with the longest examples.
 const KINDS_MAX: usize = 512;
 
-/// The rejected samples of one sender and job for one reason, as the API returns them.
+/// The rejected samples of one sender and job for one reason, as the API returns them. It is
+/// updated by every write that loses such samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discard {
     /// Reason for the rejection, as in the metrics.

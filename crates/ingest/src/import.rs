@@ -34,7 +34,8 @@ use std::sync::Arc;
 const OTHER_FORMAT: &str = "the text ends with # EOF and is therefore OpenMetrics: send it with \
      Content-Type: application/openmetrics-text";
 
-/// Properties of a text that are known from the request before the first byte of the body.
+/// Properties of a text that are known from the request before the first byte of the body. The
+/// server derives them from headers and URL parameters.
 #[derive(Clone, Debug)]
 pub struct ImportSettings {
     /// One of the two text formats.

@@ -40,7 +40,8 @@ const SPARE_BODIES_MAX: usize = 16;
 /// Largest memory of a spare body buffer in bytes: twice a request of 2,000 samples.
 const SPARE_BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Limits of the write pipeline, derived from the memory that the process may use.
+/// Limits of the write pipeline, derived from the memory that the process may use. They are fixed
+/// for the lifetime of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestLimits {
     /// Limits of a single request, of any protocol.

@@ -4,7 +4,8 @@ use crate::outcome::DropReason;
 use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Counters of the write pipeline and of scraping, shared by all writers of a pipeline.
+/// Counters of the write pipeline and of scraping, shared by all writers of a pipeline. They are
+/// exported under `firn_ingest_`.
 #[derive(Debug)]
 pub struct Metrics {
     pub(crate) in_flight: Budget,

@@ -34,7 +34,8 @@ const KINDS_MAX: usize = 512;
 /// Labels may have up to 1 MiB.
 const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 
-/// The origin of samples, as shown in the log and in the statistics of rejected samples.
+/// The origin of samples, as shown in the log and in the statistics of rejected samples. Senders
+/// that differ get separate log lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
     /// Scrapes of the job with this name.

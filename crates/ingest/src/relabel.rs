@@ -218,7 +218,8 @@ fn is_copy(settings: &RuleSettings) -> bool {
         && !settings.target_label.contains('$')
 }
 
-/// A validated and compiled rule, which can be applied from several threads.
+/// A validated and compiled rule, which can be applied from several threads. Equality compares the
+/// rules as written.
 #[derive(Debug)]
 pub struct Rule {
     settings: RuleSettings,

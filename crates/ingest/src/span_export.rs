@@ -33,7 +33,8 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// resource exhausted, aborted, out of range, unavailable, data loss.
 const GRPC_RETRYABLE: [u32; 7] = [1, 4, 8, 10, 11, 14, 15];
 
-/// The transport protocol for spans, which decides about path and framing.
+/// The transport protocol for spans, which decides about path and framing. Collectors use different
+/// ports for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanProtocol {
     /// gRPC over HTTP/2, with one unary call for each export.
@@ -59,7 +60,8 @@ pub struct SpanCollector {
     pub timeout: Duration,
 }
 
-/// The reason why spans were not accepted, and whether a retry is useful.
+/// The reason why spans were not accepted, and whether a retry is useful. The caller keeps or drops
+/// the spans accordingly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportError {
     /// Description of the error, for the log.

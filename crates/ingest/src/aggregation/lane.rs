@@ -106,7 +106,8 @@ struct Waiting {
     value: f64,
 }
 
-/// The state of a lane: sources, outputs, and samples of open intervals.
+/// The state of a lane: sources, outputs, and samples of open intervals. It is written to the
+/// journal as a snapshot once in each round.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) params: Params,

@@ -41,7 +41,7 @@ pub struct GroupSpec {
     pub rules: Arc<[RuleSpec]>,
 }
 
-/// The aggregation operator of a rule, with the semantics of PromQL.
+/// The aggregation operator of a rule, with the semantics of PromQL. Its parameter is a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     /// The sum; the sum of counters is a counter.

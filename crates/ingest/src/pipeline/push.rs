@@ -35,7 +35,8 @@ const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The same for remote write 2.0, which contains each string only once.
 const QUICK_INTERNED_BYTES_MAX: usize = QUICK_MESSAGE_BYTES_MAX / 4;
 
-/// Origin and version of a push, known from the connection and the request headers.
+/// Origin and version of a push, known from the connection and the request headers. They decide
+/// about decoding and log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Address of the sender, if the request arrived over a socket.

@@ -32,7 +32,8 @@ const ORDINARY_MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// which senders give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The memory budgets of requests in flight, which are parts of the process's budget.
+/// The memory budgets of requests in flight, which are parts of the process's budget. All requests
+/// of a process share them.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) all: Budget,

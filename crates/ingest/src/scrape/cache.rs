@@ -79,7 +79,8 @@ impl Entry {
     }
 }
 
-/// The series of one target, with their stored labels and the scrapes that contained them.
+/// The series of one target, with their stored labels and the scrapes that contained them. Its
+/// memory is reserved from the budget of all targets.
 #[derive(Debug)]
 pub(super) struct SeriesCache {
     entries: Vec<Option<Entry>>,

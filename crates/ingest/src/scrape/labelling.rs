@@ -17,7 +17,8 @@ const EXPORTED: &str = "exported_";
 /// Largest number of characters of a name or value in an error text.
 const SHOWN_CHARS: usize = 50;
 
-/// Computes labels for the new series of one target, with the settings of its job.
+/// Computes labels for the new series of one target, with the settings of its job. Labels of known
+/// series are in the cache.
 #[derive(Debug)]
 pub(super) struct Labeller {
     job: Arc<JobSettings>,

@@ -72,7 +72,8 @@ pub(super) struct ScrapeState {
     accepted_times: RangeInclusive<TimestampMs>,
 }
 
-/// The result of a scrape, beside its batch, for status, metrics and log.
+/// The result of a scrape, beside its batch, for status, metrics and log. The batch remains in the
+/// [`ScrapeState`].
 #[derive(Debug)]
 pub(super) struct Scraped {
     /// The error of the scrape, if it failed.

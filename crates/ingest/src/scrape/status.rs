@@ -136,7 +136,8 @@ fn text_bytes(metadata: &FamilyMetadata) -> usize {
     metadata.help.len() + metadata.unit.len()
 }
 
-/// The status of a target, written by its task and read by the API.
+/// The status of a target, written by its task and read by the API. It outlives neither its target
+/// nor a restart.
 #[derive(Debug, Default)]
 pub struct TargetStatus {
     last: Mutex<LastScrape>,

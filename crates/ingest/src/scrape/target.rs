@@ -78,7 +78,8 @@ pub struct Target {
     pub convert_classic: bool,
 }
 
-/// The result for one address: a valid target, or one that relabelling dropped.
+/// The result for one address: a valid target, or one that relabelling dropped. Both are shown by
+/// the API.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
     /// The address is a target.

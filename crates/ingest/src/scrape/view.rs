@@ -7,7 +7,7 @@ use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A target that is being scraped, with its current status.
+/// A target that is being scraped, with its current status. The API returns a list of them.
 #[derive(Clone, Debug)]
 pub struct ActiveTarget {
     /// Labels and settings of the target.
