@@ -46,7 +46,7 @@ impl<'m> Cursor<'m> {
         Self { rest: message }
     }
 
-    /// Returns the unread rest of the message.
+    /// Returns the unread rest of the message. Its length gives the position of the cursor.
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }

@@ -25,7 +25,8 @@ pub(super) struct ClassicHistogram {
 }
 
 impl ClassicHistogram {
-    /// Removes all buckets and values but keeps the allocated memory.
+    /// Removes all buckets and values but keeps the allocated memory. Also forgets the first
+    /// failure.
     pub fn clear(&mut self) {
         self.buckets.clear();
         self.count = None;
@@ -91,7 +92,7 @@ impl ClassicHistogram {
         self.count = Some(count);
     }
 
-    /// Sets the sum of all observations.
+    /// Sets the sum of all observations. Ignored after a failure.
     pub fn set_sum(&mut self, sum: f64) {
         if self.failure.is_none() {
             self.sum = sum;

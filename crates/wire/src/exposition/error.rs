@@ -55,7 +55,8 @@ pub(super) fn while_parsing(scanner: &Scanner<'_>, line: usize, what: &str) -> P
     ParseError::new(format!("{what} while parsing: {line}"))
 }
 
-/// Returns a quoted excerpt of the body, cut to [`SHOWN_BYTES_MAX`].
+/// Returns a quoted excerpt of the body, cut to [`SHOWN_BYTES_MAX`]. The excerpt ends with dots if
+/// it was cut.
 pub(super) fn shown(scanner: &Scanner<'_>, range: Range<usize>) -> String {
     let bytes = scanner.bytes(range);
     match bytes.get(..SHOWN_BYTES_MAX) {

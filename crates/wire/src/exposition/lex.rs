@@ -96,7 +96,7 @@ impl<'t> Scanner<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Returns whether the whole text has been read.
+    /// Returns whether the whole text has been read. An implied newline counts as part of the text.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         self.at >= self.text.len() + usize::from(self.adds_newline)
@@ -195,7 +195,7 @@ impl<'t> Scanner<'t> {
             || self.text.get(range).is_some_and(is_utf8)
     }
 
-    /// Returns the byte range of the current token.
+    /// Returns the byte range of the current token. It becomes the excerpt in error texts.
     #[inline]
     pub fn span(&self) -> Range<usize> {
         self.start..self.at

@@ -79,7 +79,8 @@ impl<'t> Lexer<'t> {
         self.enter(State::Init);
     }
 
-    /// Reads and returns the next token.
+    /// Reads and returns the next token. Invalid input gives [`Token::Invalid`], which the parser
+    /// turns into an error.
     #[inline]
     pub fn next(&mut self) -> Token {
         if self.syntax == Syntax::Prometheus && self.state != State::MetaText {
@@ -153,7 +154,8 @@ impl<'t> Lexer<'t> {
         self.comment_word(self.scanner.byte())
     }
 
-    /// Reads one of the keywords that may follow a hash.
+    /// Reads one of the keywords that may follow a hash. Any other word starts a comment, which
+    /// OpenMetrics rejects.
     fn comment_word(&mut self, c: u8) -> Token {
         let (rest, token): (&[u8], _) = match (c, self.syntax) {
             (b'H', _) => (b"ELP", Token::Help),
@@ -240,7 +242,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Reads one token between the braces of a label set.
+    /// Reads one token between the braces of a label set. The token after the braces depends on
+    /// `of`.
     #[inline]
     fn label_part(&mut self, c: u8, of: Braces) -> Token {
         match c {

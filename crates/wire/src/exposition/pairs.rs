@@ -24,7 +24,7 @@ impl LabelPairs {
         self.ends.clear();
     }
 
-    /// Appends a pair of name and value.
+    /// Appends a pair of name and value. Neither part is validated or compared with other pairs.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -55,7 +55,8 @@ impl LabelPairs {
         self.ends.is_empty()
     }
 
-    /// Iterates over the names and values in list order.
+    /// Iterates over the names and values in list order. Pairs are sorted only after
+    /// [`LabelPairs::sort`].
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ends.iter().map(|pair| {
             let name = &self.bytes[pair.start..pair.name_end];

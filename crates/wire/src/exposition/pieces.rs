@@ -83,7 +83,8 @@ impl Pieces {
         self.is_ended = true;
     }
 
-    /// Returns whether the whole text was parsed.
+    /// Returns whether the whole text was parsed. No more calls of [`Pieces::read`] are necessary
+    /// then.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -222,7 +223,7 @@ impl Pieces {
         }
     }
 
-    /// Adds the current line number to the error.
+    /// Adds the current line number to the error. The kind of the error does not change.
     fn located(&self, error: Error) -> Error {
         let message = format!("line {}: {}", self.lines + 1, error.message);
         Error::new(error.kind, message)

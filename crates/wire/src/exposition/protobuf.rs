@@ -244,7 +244,8 @@ impl<'t> ProtobufParser<'t> {
         )
     }
 
-    /// Returns whether the metric is emitted as a native histogram.
+    /// Returns whether the metric is emitted as a native histogram. Otherwise its classic buckets
+    /// are emitted.
     fn is_native(&self) -> bool {
         self.is_histogram() && self.histograms.native && self.metric.histogram.is_native()
     }
@@ -295,7 +296,8 @@ impl<'t> ProtobufParser<'t> {
         (!is_done).then_some(Part::Item(next))
     }
 
-    /// Returns the upper bound of a bucket, or the quantile.
+    /// Returns the upper bound of a bucket, or the quantile. The bucket of infinity need not be in
+    /// the message.
     fn bound(&self, index: usize) -> f64 {
         let metric = &self.metric;
         let bound = match self.kind {

@@ -48,7 +48,8 @@ impl Family {
         self.family.push(&self.metric);
     }
 
-    /// Appends the finished family to `out`, preceded by its length.
+    /// Appends the finished family to `out`, preceded by its length. The family is empty
+    /// afterwards.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         self.family.finish(out);
     }
@@ -68,7 +69,8 @@ fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     put_set_double(out, field::FLOAT_COUNT, counts.count);
 }
 
-/// Writes a histogram with exponential buckets, whose counts are floats.
+/// Writes a histogram with exponential buckets, whose counts are floats. Spans are written as they
+/// are in the histogram.
 fn put_native(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);

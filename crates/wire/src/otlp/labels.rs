@@ -165,7 +165,7 @@ impl<'m> LabelSet<'m> {
         self.attributes.push((key, value));
     }
 
-    /// Returns the attributes in message order.
+    /// Returns the attributes in message order. Their order identifies a cached order.
     pub(super) fn attributes(&self) -> &[Pair<'m>] {
         &self.attributes
     }

@@ -95,7 +95,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == ':'
 }
 
-/// Adds an underscore before a leading digit.
+/// Adds an underscore before a leading digit. Metric names must not begin with a digit.
 fn not_from_digit(name: String) -> String {
     match name.starts_with(|first: char| first.is_ascii_digit()) {
         true => format!("_{name}"),

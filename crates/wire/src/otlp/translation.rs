@@ -38,7 +38,8 @@ impl Strategy {
         }
     }
 
-    /// Returns whether names are restricted to the legacy character set.
+    /// Returns whether names are restricted to the legacy character set. Quoted names are needed
+    /// otherwise.
     pub fn escapes(self) -> bool {
         matches!(
             self,
@@ -46,7 +47,8 @@ impl Strategy {
         )
     }
 
-    /// Returns whether metric names get suffixes for unit and type.
+    /// Returns whether metric names get suffixes for unit and type. Without them, metrics that
+    /// differ in unit only get the same name.
     pub fn adds_suffixes(self) -> bool {
         matches!(
             self,
@@ -72,7 +74,7 @@ impl Default for Promotion {
 }
 
 impl Promotion {
-    /// Returns whether the attribute `key` becomes a label.
+    /// Returns whether the attribute `key` becomes a label. Keys are compared before translation.
     pub fn takes(&self, key: &str) -> bool {
         match self {
             Promotion::Only(keys) => keys.contains(key),

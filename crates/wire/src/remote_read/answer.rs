@@ -93,7 +93,8 @@ impl SampleMessage {
         self.len() == 0
     }
 
-    /// Returns the body of the response, compressed with snappy.
+    /// Returns the body of the response, compressed with snappy. The length of the message is known
+    /// only now.
     pub fn finish(self) -> Vec<u8> {
         snappy::compress(&self.message)
     }

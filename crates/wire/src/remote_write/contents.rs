@@ -56,7 +56,7 @@ impl Contents {
         contents
     }
 
-    /// Returns the number of samples of both kinds.
+    /// Returns the number of samples of both kinds. Queues and metrics use this sum.
     pub fn all_samples(&self) -> u64 {
         self.samples + self.histograms
     }

@@ -30,7 +30,7 @@ struct ExtraLabel {
 }
 
 impl Extra {
-    /// Encodes `labels` for adding them to series.
+    /// Encodes `labels` for adding them to series. They are sorted by name already.
     pub fn new(labels: LabelsRef<'_>) -> Self {
         let label = |(name, value): (&str, &[u8])| {
             let mut field = Vec::new();

@@ -56,7 +56,7 @@ impl<R: Ranges> BlockReader<R> {
         }
     }
 
-    /// Moves back to the first series.
+    /// Moves back to the first series. All series are returned once more.
     pub fn rewind(&mut self) {
         self.walk = self.index.walk();
         self.series = IndexSeries::default();

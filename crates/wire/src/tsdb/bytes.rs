@@ -108,12 +108,12 @@ impl<'b> Cursor<'b> {
     }
 }
 
-/// Decodes a zigzag number.
+/// Decodes a zigzag number. The lowest bit is the sign.
 pub(super) const fn from_zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Encodes a number in zigzag form.
+/// Encodes a number in zigzag form. The sign becomes the lowest bit.
 pub(super) const fn to_zigzag(number: i64) -> u64 {
     (number << 1) as u64 ^ (number >> 63) as u64
 }
@@ -132,7 +132,7 @@ pub(super) fn push_varint(out: &mut Vec<u8>, number: i64) {
     push_uvarint(out, to_zigzag(number));
 }
 
-/// Appends bytes, preceded by their length.
+/// Appends bytes, preceded by their length. The length is an unsigned varint.
 pub(super) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

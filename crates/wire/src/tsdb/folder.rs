@@ -79,7 +79,8 @@ impl Output {
         self.flushed + self.buffer.len() as u64
     }
 
-    /// Appends bytes, and flushes the buffer if it is full.
+    /// Appends bytes, and flushes the buffer if it is full. The caller's folder sees whole buffers
+    /// only.
     pub fn push<F: BlockFolder>(&mut self, folder: &mut F, bytes: &[u8]) -> Result<(), TsdbError> {
         self.buffer.extend_from_slice(bytes);
         match self.buffer.len() < BUFFER_BYTES {
@@ -94,7 +95,7 @@ impl Output {
         self.push(folder, &vec![0; zeros as usize])
     }
 
-    /// Writes the buffer to the folder.
+    /// Writes the buffer to the folder. Does nothing if the buffer is empty.
     pub fn flush<F: BlockFolder>(&mut self, folder: &mut F) -> Result<(), TsdbError> {
         if self.buffer.is_empty() {
             return Ok(());

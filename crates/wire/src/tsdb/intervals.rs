@@ -24,7 +24,7 @@ impl Intervals {
         self.ranges.splice(start..end.max(start), [hull]);
     }
 
-    /// Returns whether a sample with this timestamp is deleted.
+    /// Returns whether a sample with this timestamp is deleted. Takes logarithmic time.
     pub fn contains(&self, time: TimestampMs) -> bool {
         let index = self.ranges.partition_point(|range| range.max < time);
         self.ranges
@@ -32,14 +32,15 @@ impl Intervals {
             .is_some_and(|range| range.contains(time))
     }
 
-    /// Returns whether all samples of a range are deleted.
+    /// Returns whether all samples of a range are deleted. That is the case only if a single
+    /// interval contains it.
     pub fn covers(&self, range: TimeRange) -> bool {
         let index = self.ranges.partition_point(|known| known.max < range.min);
         let known = self.ranges.get(index);
         known.is_some_and(|known| known.contains(range.min) && known.contains(range.max))
     }
 
-    /// Returns the ranges in order.
+    /// Returns the ranges in order. Neighbours never touch each other.
     pub fn ranges(&self) -> &[TimeRange] {
         &self.ranges
     }

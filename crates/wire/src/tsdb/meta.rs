@@ -126,7 +126,7 @@ impl BlockMeta {
         }
     }
 
-    /// Formats the file like Prometheus.
+    /// Formats the file like Prometheus. Indentation and order of fields are the same.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let format = serde_json::ser::PrettyFormatter::with_indent(b"\t");
@@ -136,7 +136,8 @@ impl BlockMeta {
         out
     }
 
-    /// Returns whether the block contains out-of-order samples.
+    /// Returns whether the block contains out-of-order samples. Compaction marks such blocks by a
+    /// hint.
     pub fn is_out_of_order(&self) -> bool {
         let mut hints = self.compaction.hints.iter();
         hints.any(|hint| hint == HINT_OUT_OF_ORDER)

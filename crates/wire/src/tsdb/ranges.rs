@@ -96,7 +96,7 @@ impl<R: Ranges> File<R> {
         self.ranges.is_empty()
     }
 
-    /// Returns the error for invalid bytes of this file.
+    /// Returns the error for invalid bytes of this file. The caller describes the damage in `what`.
     pub(super) fn damaged(&self, offset: u64, what: impl ToString) -> TsdbError {
         TsdbError::Damaged {
             file: self.name.clone(),
@@ -105,7 +105,8 @@ impl<R: Ranges> File<R> {
         }
     }
 
-    /// Returns the error for an unsupported feature in this file.
+    /// Returns the error for an unsupported feature in this file. It is not damaged, but needs a
+    /// newer version.
     pub(super) fn unsupported(&self, what: String) -> TsdbError {
         TsdbError::Unsupported {
             file: self.name.clone(),
@@ -180,7 +181,7 @@ impl Window {
         self.get(file, offset, len.min(left))
     }
 
-    /// Drops the buffered bytes.
+    /// Drops the buffered bytes. The window can be used with another file then.
     pub fn forget(&mut self) {
         self.bytes.clear();
     }

@@ -25,7 +25,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns whether the sample is a staleness marker.
+    /// Returns whether the sample is a staleness marker. Both types of values have such a marker.
     pub fn is_stale(&self) -> bool {
         match &self.value {
             Value::Float(value) => is_stale(*value),
@@ -33,7 +33,7 @@ impl Sample {
         }
     }
 
-    /// Returns the memory of the sample in bytes.
+    /// Returns the memory of the sample in bytes. Spans and buckets of a histogram are included.
     pub fn memory_bytes(&self) -> usize {
         let behind = match &self.value {
             Value::Float(_) => 0,

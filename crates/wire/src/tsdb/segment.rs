@@ -102,7 +102,8 @@ impl<R: Ranges> Segments<R> {
         Ok((encoding, data))
     }
 
-    /// Returns the error for damaged samples of a chunk.
+    /// Returns the error for damaged samples of a chunk. It names the segment and the offset of the
+    /// chunk.
     pub(super) fn damaged(&self, reference: ChunkRef, error: impl ToString) -> TsdbError {
         let file = self.files.get(reference.segment() as usize);
         let name = file.map_or("chunks", |file| file.name());

@@ -56,7 +56,8 @@ impl Tombstones {
         Ok(tombstones)
     }
 
-    /// Returns the bytes of a file without deletions.
+    /// Returns the bytes of a file without deletions. Prometheus writes such a file to every new
+    /// block.
     pub fn write_empty() -> Vec<u8> {
         let mut out = MAGIC.to_be_bytes().to_vec();
         out.push(VERSION);
@@ -64,7 +65,7 @@ impl Tombstones {
         out
     }
 
-    /// Deletes a time range of a series.
+    /// Deletes a time range of a series. Overlapping ranges are merged.
     pub fn add(&mut self, series: u64, range: TimeRange) {
         self.by_series.entry(series).or_default().add(range);
     }

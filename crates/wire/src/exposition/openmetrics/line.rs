@@ -91,17 +91,19 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Returns the offset of the first byte of the line.
+    /// Returns the offset of the first byte of the line. Reading ahead compares it with other
+    /// positions.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Returns the bytes of the series as written.
+    /// Returns the bytes of the series as written. They are the key of the sample in events.
     pub fn key(&self) -> &'t [u8] {
         &self.text()[self.key.clone()]
     }
 
-    /// Returns the metric name as written, without quotes.
+    /// Returns the metric name as written, without quotes. It is empty for a series that was
+    /// skipped.
     pub fn name(&self) -> &'t [u8] {
         let name = self.offsets.name.clone().unwrap_or_default();
         &self.text()[name]

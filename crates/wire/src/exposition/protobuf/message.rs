@@ -162,7 +162,7 @@ impl<'t> Metric<'t> {
     }
 }
 
-/// Reads a message whose only field is a value.
+/// Reads a message whose only field is a value. Gauges and untyped metrics are such messages.
 fn read_value(value: &mut f64, message: &[u8]) -> Read<()> {
     let mut cursor = Cursor::new(message);
     while let Some((number, wire_type)) = cursor.field()? {

@@ -7,7 +7,8 @@ use super::message::{Bucket, Histogram, Side};
 use firn_model::histogram::{self, Counts, ResetHint, Span};
 
 impl Bucket<'_> {
-    /// Returns the cumulative count of observations up to the bound.
+    /// Returns the cumulative count of observations up to the bound. Integer and float counts are
+    /// separate fields.
     pub fn cumulative_count(&self) -> f64 {
         either(self.count_float, self.count)
     }
@@ -23,7 +24,7 @@ impl Histogram<'_> {
             || self.zero_count > 0
     }
 
-    /// Returns the total number of observations.
+    /// Returns the total number of observations. Integer and float counts are separate fields.
     pub fn total_count(&self) -> f64 {
         either(self.count_float, self.count)
     }

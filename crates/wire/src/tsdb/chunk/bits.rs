@@ -95,7 +95,7 @@ impl<'b> BitReader<'b> {
         self.next += count;
     }
 
-    /// Counts ones up to the first zero, at most `max`.
+    /// Counts ones up to the first zero, at most `max`. The terminating zero is consumed.
     #[inline]
     pub fn ones(&mut self, max: u32) -> Read<u32> {
         let mut ones = 0;
@@ -118,7 +118,7 @@ impl<'b> BitReader<'b> {
         } as i64)
     }
 
-    /// Reads a signed bit-level varint.
+    /// Reads a signed bit-level varint. Prefix and width are those of the table above.
     pub fn varbit(&mut self) -> Read<i64> {
         match self.varbit_width()? {
             0 => Ok(0),
@@ -126,7 +126,7 @@ impl<'b> BitReader<'b> {
         }
     }
 
-    /// Reads an unsigned bit-level varint.
+    /// Reads an unsigned bit-level varint. Prefix and width are those of the table above.
     pub fn uvarbit(&mut self) -> Read<u64> {
         let width = self.varbit_width()?;
         self.bits(width)
@@ -206,7 +206,7 @@ impl BitWriter {
         }
     }
 
-    /// Appends a signed bit-level varint.
+    /// Appends a signed bit-level varint. The shortest prefix that fits is used.
     pub fn varbit(&mut self, number: i64) {
         let fits = |width: u32| {
             let half = 1i64 << (width - 1);
@@ -219,7 +219,7 @@ impl BitWriter {
         self.prefixed(prefix, number as u64);
     }
 
-    /// Appends an unsigned bit-level varint.
+    /// Appends an unsigned bit-level varint. The shortest prefix that fits is used.
     pub fn uvarbit(&mut self, number: u64) {
         let prefix = (0..8).find(|p| number <= mask(WIDTHS[*p])).unwrap_or(8);
         self.prefixed(prefix, number);

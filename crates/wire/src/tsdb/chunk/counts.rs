@@ -169,7 +169,8 @@ impl CountsState {
         }
     }
 
-    /// Returns the counts of the latest histogram.
+    /// Returns the counts of the latest histogram. They are a copy; the state remains for the next
+    /// histogram.
     pub fn counts(&self) -> Counts {
         let integers = |side: &[Stepped]| side.iter().map(|number| number.value).collect();
         let floats = |side: &[Xor]| side.iter().map(|number| number.value).collect();

@@ -184,7 +184,8 @@ fn read_value(
     Ok(*value)
 }
 
-/// Interprets the lowest `width` bits as a two's complement number.
+/// Interprets the lowest `width` bits as a two's complement number. XOR2 encodes changes of the
+/// time in this form.
 fn twos_complement(bits: u64, width: u32) -> i64 {
     (bits << (64 - width)) as i64 >> (64 - width)
 }
@@ -289,7 +290,7 @@ impl FloatWriter {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Returns the encoded chunk with its header.
+    /// Returns the encoded chunk with its header. The number of samples is filled in now.
     pub fn finish(mut self) -> Vec<u8> {
         let starts = match &self.form {
             FormWritten::Xor(_) => None,

@@ -28,7 +28,8 @@ pub(super) struct Layout {
     pub custom_values: Vec<f64>,
 }
 
-/// Returns whether histograms of this schema can be decoded.
+/// Returns whether histograms of this schema can be decoded. Schemas that are too fine are reduced
+/// afterwards.
 pub(in crate::tsdb) fn is_known_schema(schema: i32) -> bool {
     schema == CUSTOM_BUCKETS_SCHEMA || SCHEMAS.contains(&schema)
 }

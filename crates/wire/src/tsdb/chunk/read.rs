@@ -70,7 +70,7 @@ impl<'c> Samples<'c> {
         })
     }
 
-    /// Returns the number of unread samples.
+    /// Returns the number of unread samples. The header contains their total number.
     pub fn left(&self) -> u16 {
         self.left
     }

@@ -87,7 +87,7 @@ impl Xor {
         Ok(())
     }
 
-    /// Writes the next float.
+    /// Writes the next float. Reuses the previous zeros if the changed bits fit between them.
     pub fn write(&mut self, out: &mut BitWriter, value: f64) {
         let differing = value.to_bits() ^ self.value.to_bits();
         self.value = value;

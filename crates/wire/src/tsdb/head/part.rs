@@ -32,13 +32,13 @@ impl Share {
         residue: 0,
     };
 
-    /// Splits the share into two.
+    /// Splits the share into two. Each series belongs to exactly one of them.
     pub fn halves(self) -> [Share; 2] {
         let modulus = self.modulus * 2;
         [self.residue, self.residue + self.modulus].map(|residue| Share { modulus, residue })
     }
 
-    /// Returns whether a series belongs to the share.
+    /// Returns whether a series belongs to the share. The labels alone decide about it.
     pub fn has(self, labels: LabelsRef<'_>) -> bool {
         hash(labels.as_bytes()) % self.modulus == self.residue
     }
@@ -298,7 +298,7 @@ impl Part {
         Ok(())
     }
 
-    /// Returns the series that have samples, sorted by labels.
+    /// Returns the series that have samples, sorted by labels. Deleted series are left out.
     pub fn finish(self) -> Vec<Collected> {
         let mut all = self.series;
         all.retain(|series| !series.is_gone && !series.is_empty());

@@ -112,7 +112,7 @@ impl<R: Ranges> HeadReader<R> {
         }
     }
 
-    /// Returns the findings so far.
+    /// Returns the findings so far. It grows until the last series was returned.
     pub fn report(&self) -> &HeadReport {
         &self.report
     }

@@ -84,7 +84,7 @@ impl Collected {
         self.samples.last().map(|sample| sample.time).or(chunk)
     }
 
-    /// Returns the kind of the newest in-order sample.
+    /// Returns the kind of the newest in-order sample. Floats if there is none.
     pub fn newest_kind(&self) -> Kind {
         let of_sample = |sample: &Sample| match &sample.value {
             Value::Float(_) => Kind::Float,

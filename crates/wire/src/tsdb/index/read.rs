@@ -106,7 +106,7 @@ impl<R: Ranges> IndexReader<R> {
         self.symbols.memory_bytes()
     }
 
-    /// Returns a walk at the first series.
+    /// Returns a walk at the first series. Walks are independent of each other.
     pub(in crate::tsdb) fn walk(&self) -> SeriesWalk {
         SeriesWalk {
             offset: self.series_start,

@@ -238,7 +238,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the postings of these label names, which are sorted.
+    /// Writes the postings of these label names, which are sorted. Each group takes one pass over
+    /// the scratch file.
     fn write_group<F: BlockFolder>(
         &mut self,
         folder: &mut F,

@@ -151,7 +151,7 @@ impl<'r> Entries<'r> {
         }
     }
 
-    /// Returns whether the entries are series.
+    /// Returns whether the entries are series. A first pass over the log needs only those.
     pub fn are_series(&self) -> bool {
         self.kind == Kind::Series
     }

@@ -100,7 +100,8 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         self.torn
     }
 
-    /// Returns an error for the record that was read last.
+    /// Returns an error for the record that was read last. It contains the file and the offset of
+    /// the record.
     pub fn damaged(&self, error: Malformed) -> TsdbError {
         match self.segments.get(self.segment) {
             Some(file) => file.damaged(self.start, error),
