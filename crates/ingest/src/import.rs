@@ -117,7 +117,8 @@ impl Import {
         }
     }
 
-    /// Appends bytes of the body to the input, which [`Import::has_enough`] limits.
+    /// Appends bytes of the body to the input, which [`Import::has_enough`] limits. Later calls of
+    /// [`Import::advance`] decompress and parse them.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         self.pipeline.metrics().body_bytes.add(bytes.len() as u64);

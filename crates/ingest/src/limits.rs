@@ -70,7 +70,7 @@ pub struct ImportLimits {
 }
 
 impl ImportLimits {
-    /// Returns limits that fit into the memory of the largest body.
+    /// Returns limits that fit into the memory of the largest body. A line may be an eighth of it.
     fn of(body_bytes_max: usize) -> Self {
         let line_bytes_max = body_bytes_max / 8;
         Self {

@@ -253,12 +253,13 @@ impl WriteOutcome {
         self.stored_count == 0 && !self.dropped.is_empty()
     }
 
-    /// Returns whether everything was stored, samples as well as reported exemplars.
+    /// Returns whether everything was stored, samples as well as reported exemplars. Otherwise
+    /// [`WriteOutcome::complaint`] returns an error text.
     pub fn is_whole(&self) -> bool {
         self.dropped.is_empty() && self.dropped_exemplars.is_empty()
     }
 
-    /// Returns the number of samples dropped for any reason.
+    /// Returns the number of samples dropped for any reason. Exemplars are not included.
     pub fn dropped_count(&self) -> usize {
         self.dropped.iter().map(|d| d.sample_count).sum()
     }

@@ -247,7 +247,8 @@ impl Line {
     }
 }
 
-/// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`] at a character boundary.
+/// Returns `text`, truncated to [`EXAMPLE_BYTES_MAX`] at a character boundary. Three dots mark a
+/// truncated text.
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= EXAMPLE_BYTES_MAX {
         return text.to_owned();

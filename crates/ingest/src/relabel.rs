@@ -53,7 +53,8 @@ pub struct RuleSettings {
 }
 
 impl RuleSettings {
-    /// Returns the separator between source labels, or its default.
+    /// Returns the separator between source labels, or its default. A separator that is set may be
+    /// empty.
     pub fn separator(&self) -> &str {
         self.separator.as_deref().unwrap_or(SEPARATOR)
     }

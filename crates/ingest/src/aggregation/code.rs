@@ -26,7 +26,7 @@ pub(super) fn push_print(out: &mut Vec<u8>, print: Fingerprint) {
     out.extend_from_slice(&print.high.to_le_bytes());
 }
 
-/// Appends bytes, preceded by their length.
+/// Appends bytes, preceded by their length. The length is an unsigned varint.
 pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -94,7 +94,8 @@ impl<'a> Reader<'a> {
         Ok(Fingerprint { high, low })
     }
 
-    /// Reads an unsigned varint; fails if it exceeds 64 bits.
+    /// Reads an unsigned varint; fails if it exceeds 64 bits. Encodings longer than necessary are
+    /// accepted.
     pub(super) fn unsigned(&mut self) -> Result<u64, Malformed> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {

@@ -165,7 +165,7 @@ impl Entries {
         self.free.last().copied().or(grown)
     }
 
-    /// Stores `entry` at the number `at`, which must be free.
+    /// Stores `entry` at the number `at`, which must be free. The table grows if necessary.
     pub(super) fn insert(&mut self, at: u32, entry: Entry) {
         while self.end() <= at {
             if self.end() < at {
@@ -193,7 +193,7 @@ impl Entries {
         Some(removed)
     }
 
-    /// Iterates over all entries with their numbers, ascending.
+    /// Iterates over all entries with their numbers, ascending. Free numbers are skipped.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
         let all = self
             .leaves

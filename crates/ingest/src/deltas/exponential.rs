@@ -33,7 +33,7 @@ pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
     total.times.time = new.times.time;
 }
 
-/// Reduces a histogram to `scale`, if it is finer.
+/// Reduces a histogram to `scale`, if it is finer. The counts of merged buckets are added.
 fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
     let shift = i64::from(point.scale) - i64::from(scale);
     if shift > 0 {

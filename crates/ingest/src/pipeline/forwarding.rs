@@ -9,7 +9,7 @@ use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Forwards all batches that are stored from now on to `to`.
+    /// Forwards all batches that are stored from now on to `to`. A second call is ignored.
     pub fn send_on(&self, to: Arc<dyn SendOn>) {
         // Ignores a second call: a pipeline is wired once.
         let _ = self.sending.set(to);

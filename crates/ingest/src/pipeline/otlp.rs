@@ -98,7 +98,8 @@ impl Pipeline {
         self
     }
 
-    /// Decodes OTLP with `translation` from now on.
+    /// Decodes OTLP with `translation` from now on. Requests that are already being decoded keep
+    /// the previous translation.
     pub fn translate_by(&self, translation: Translation) {
         let known = &self.otlp.translation;
         *known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(translation);

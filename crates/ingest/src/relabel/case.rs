@@ -3,7 +3,7 @@
 //! Rust follows the full mapping of Unicode, which may map one character to several (`ß` to `SS`)
 //! and depends on neighbours; in those cases this module uses Go's simple mapping.
 
-/// Returns `text` in lower case.
+/// Returns `text` in lower case. Bytes that are not UTF-8 become replacement characters.
 pub(super) fn lower(text: &[u8]) -> Vec<u8> {
     map(text, |c| match c {
         'İ' => 'i',
@@ -11,7 +11,7 @@ pub(super) fn lower(text: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns `text` in upper case.
+/// Returns `text` in upper case. Bytes that are not UTF-8 become replacement characters.
 pub(super) fn upper(text: &[u8]) -> Vec<u8> {
     map(text, |c| match c {
         // Greek vowels with iota subscript, whose full upper case has a separate iota.

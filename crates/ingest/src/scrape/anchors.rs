@@ -34,7 +34,7 @@ impl Family {
         self.kind = MetricType::Unknown;
     }
 
-    /// Applies a metadata event.
+    /// Applies a metadata event. Metadata of another family clears the previous type.
     pub(super) fn note(&mut self, metadata: &Metadata<'_>) {
         if self.name != metadata.name {
             self.clear();

@@ -43,7 +43,8 @@ impl Labeller {
         }
     }
 
-    /// Returns whether `other` computes the same labels for all series.
+    /// Returns whether `other` computes the same labels for all series. Cached labels remain valid
+    /// in this case.
     pub(super) fn makes_the_same(&self, other: &Self) -> bool {
         let limits = |l: &ScrapeLimits| [l.labels, l.label_name_bytes, l.label_value_bytes];
         self.target_labels == other.target_labels

@@ -79,8 +79,7 @@ impl Output {
         self.flushed + self.buffer.len() as u64
     }
 
-    /// Appends bytes, and flushes the buffer if it is full. The caller's folder sees whole buffers
-    /// only.
+    /// Appends bytes to the buffer, and writes it to the folder if it is full.
     pub fn push<F: BlockFolder>(&mut self, folder: &mut F, bytes: &[u8]) -> Result<(), TsdbError> {
         self.buffer.extend_from_slice(bytes);
         match self.buffer.len() < BUFFER_BYTES {

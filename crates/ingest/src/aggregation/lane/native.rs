@@ -37,7 +37,7 @@ impl Natives {
         self.newest.get(&at)
     }
 
-    /// Removes the newest histogram of a source.
+    /// Removes the newest histogram of a source. Does nothing if it has none.
     pub(super) fn remove(&mut self, at: u32) {
         self.newest.remove(&at);
     }

@@ -26,8 +26,8 @@ pub struct HeadFiles<R> {
     pub chunks: Vec<HeadChunkFile<R>>,
 }
 
-/// Options for reading a head: the memory limit, and the end of the blocks. They do not affect
-/// which samples are returned, except for the end of the blocks.
+/// Options for reading a head: the memory limit, and the end of the blocks. Only the latter affects
+/// which samples are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadOptions {
     /// Largest memory in bytes for the labels and samples that are collected at a time.
