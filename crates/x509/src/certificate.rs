@@ -1,0 +1,311 @@
+//! A certificate, parsed as strictly as Go's `x509.ParseCertificate`.
+//!
+//! Invariant: fields that are parsed are valid by themselves: strings have their alphabet, extensions
+//! appear once. Certificates that Go cannot parse are [`Malformed`], with Go's text.
+
+use super::der::{self, Bits, Der, INTEGER, OID, SEQUENCE, SET};
+use super::extensions::Extensions;
+use super::key::{PublicKey, SignatureKind};
+use super::validity::Validity;
+
+/// The highest version, counted from one.
+const VERSION_MAX: i64 = 3;
+
+const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+const ORGANIZATION: &[u8] = &[0x55, 4, 10];
+
+/// Why bytes are no certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("x509: {0}")]
+pub struct Malformed(pub String);
+
+impl From<&str> for Malformed {
+    fn from(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
+/// A certificate.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub(crate) raw: Vec<u8>,
+    /// The part that is signed.
+    pub(crate) signed: Vec<u8>,
+    pub(crate) signature_kind: SignatureKind,
+    pub(crate) signature: Vec<u8>,
+    /// From 1 to 3.
+    pub(crate) version: i64,
+    pub(crate) issuer: Vec<u8>,
+    pub(crate) subject: DistinguishedSubject,
+    pub(crate) validity: Validity,
+    /// The key as in the certificate, with its kind.
+    pub(crate) key_info: Vec<u8>,
+    pub(crate) key: PublicKey,
+    pub(crate) extensions: Extensions,
+}
+
+/// The subject, and the parts of it that texts need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DistinguishedSubject {
+    pub raw: Vec<u8>,
+    pub common_name: String,
+    pub organization: Option<String>,
+}
+
+impl Certificate {
+    /// Parses DER without trailing bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut outer = Der::new(bytes);
+        let whole = outer.whole(SEQUENCE);
+        let whole = whole.ok_or("malformed certificate")?;
+        let mut body = Der::new(whole.content);
+        let to_be_signed = body.whole(SEQUENCE);
+        let to_be_signed = to_be_signed.ok_or("malformed tbs certificate")?;
+        let mut fields = Der::new(to_be_signed.content);
+        let version = version(&mut fields)?;
+        let serial = fields.integer(INTEGER).ok_or("malformed serial number")?;
+        if serial.first().is_some_and(|b| *b >= 0x80) {
+            return Err("negative serial number".into());
+        }
+        let inner = fields.read(SEQUENCE);
+        let inner = inner.ok_or("malformed signature algorithm identifier")?;
+        let named = body.read(SEQUENCE).ok_or("malformed algorithm identifier")?;
+        if inner != named {
+            return Err("inner and outer signature algorithm identifiers don't match".into());
+        }
+        let signature_kind = SignatureKind::read(AlgorithmId::read(Der::new(inner))?);
+        let issuer = subject(&mut fields)?;
+        let validity = fields.open(SEQUENCE).ok_or("malformed validity")?;
+        let validity = Validity::read(validity)?;
+        let subject = subject(&mut fields)?;
+        let key_info = fields.whole(SEQUENCE);
+        let key_info = key_info.ok_or("malformed spki")?;
+        let key = key(Der::new(key_info.content))?;
+        let extensions = extensions(version, &mut fields)?;
+        let signature = body.bits().ok_or("malformed signature")?;
+        if !outer.is_empty() {
+            return Err("trailing data".into());
+        }
+        Ok(Self {
+            raw: whole.whole.to_vec(),
+            signed: to_be_signed.whole.to_vec(),
+            signature_kind,
+            signature: signature.right_aligned(),
+            version,
+            issuer: issuer.raw,
+            subject,
+            validity,
+            key_info: key_info.whole.to_vec(),
+            key,
+            extensions,
+        })
+    }
+
+    /// The names that the certificate is valid for.
+    pub fn names(&self) -> &super::AlternativeNames {
+        &self.extensions.names
+    }
+
+    /// The certificate in texts: its common name, or else its organization.
+    pub(crate) fn title(&self) -> &str {
+        match &self.subject.organization {
+            Some(organization) if self.subject.common_name.is_empty() => organization,
+            _ => &self.subject.common_name,
+        }
+    }
+}
+
+/// An algorithm and its parameters, which may be missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AlgorithmId<'d> {
+    pub oid: &'d [u8],
+    pub parameters: &'d [u8],
+}
+
+impl<'d> AlgorithmId<'d> {
+    pub(crate) fn read(mut der: Der<'d>) -> Result<Self, &'static str> {
+        let oid = der.oid().ok_or("malformed OID")?;
+        let parameters = match der.is_empty() {
+            true => &[][..],
+            false => der.any().ok_or("malformed parameters")?.whole,
+        };
+        Ok(Self { oid, parameters })
+    }
+}
+
+fn version(fields: &mut Der<'_>) -> Result<i64, Malformed> {
+    let given = fields.optional(der::nested(0)).ok_or("malformed version")?;
+    let Some(mut given) = given else {
+        return Ok(1);
+    };
+    let version = given.small_integer(INTEGER).filter(|v| *v >= 0);
+    match version.filter(|_| given.is_empty()) {
+        Some(version) if version < VERSION_MAX => Ok(version + 1),
+        Some(_) => Err("invalid version".into()),
+        None => Err("malformed version".into()),
+    }
+}
+
+/// A distinguished name.
+fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, Malformed> {
+    let whole = fields.whole(SEQUENCE);
+    let whole = whole.ok_or("malformed issuer")?;
+    let mut subject = DistinguishedSubject {
+        raw: whole.whole.to_vec(),
+        ..Default::default()
+    };
+    let mut parts = Der::new(whole.content);
+    while !parts.is_empty() {
+        let mut set = parts.open(SET).ok_or("invalid RDNSequence")?;
+        while !set.is_empty() {
+            let attribute = set.open(SEQUENCE);
+            let mut attribute = attribute.ok_or("invalid RDNSequence: invalid attribute")?;
+            let kind = attribute.oid();
+            let kind = kind.ok_or("invalid RDNSequence: invalid attribute type")?;
+            let value = attribute.any();
+            let value = value.ok_or("invalid RDNSequence: invalid attribute value")?;
+            let text = text(value.tag, value.content).map_err(|e| {
+                Malformed(format!("invalid RDNSequence: invalid attribute value: {e}"))
+            })?;
+            match kind {
+                COMMON_NAME => subject.common_name = text,
+                ORGANIZATION if subject.organization.is_none() => {
+                    subject.organization = Some(text);
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(subject)
+}
+
+/// A string of one of ASN.1's kinds, which must keep to the alphabet of its kind.
+fn text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
+    let ascii = |is_allowed: fn(&u8) -> bool, refused| match bytes.iter().all(is_allowed) {
+        true => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        false => Err(refused),
+    };
+    match tag {
+        0x14 => Ok(bytes.iter().map(|b| char::from(*b)).collect()),
+        0x13 => ascii(is_printable, "invalid PrintableString"),
+        0x16 => ascii(u8::is_ascii, "invalid IA5String"),
+        0x12 => ascii(
+            |b| b.is_ascii_digit() || *b == b' ',
+            "invalid NumericString",
+        ),
+        0x0c => match str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err("invalid UTF-8 string"),
+        },
+        0x1e => two_byte_text(bytes).ok_or("invalid BMPString"),
+        _ => Err("unsupported string type"),
+    }
+}
+
+/// PrintableString with `*` and `&`, which real certificates contain.
+fn is_printable(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"'()+,-./ :=?*&".contains(byte)
+}
+
+/// BMPString: two bytes a character, without surrogates and noncharacters. A zero may end it.
+fn two_byte_text(bytes: &[u8]) -> Option<String> {
+    let (units, rest) = bytes.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let units = units.strip_suffix(&[[0, 0]]).unwrap_or(units);
+    let units = units.iter().map(|unit| u16::from_be_bytes(*unit));
+    let one = |unit| match unit {
+        0xfffe | 0xffff | 0xfdd0..=0xfdef => None,
+        unit => char::from_u32(u32::from(unit)),
+    };
+    units.map(one).collect()
+}
+
+fn key(mut der: Der<'_>) -> Result<PublicKey, Malformed> {
+    let algorithm = der.open(SEQUENCE);
+    let algorithm = algorithm.ok_or("malformed public key algorithm identifier")?;
+    let algorithm = AlgorithmId::read(algorithm)?;
+    let bits: Bits<'_> = der.bits().ok_or("malformed subjectPublicKey")?;
+    Ok(PublicKey::read(algorithm, &bits.right_aligned())?)
+}
+
+/// The extensions, which only version 3 has. Version 1 may be followed by anything.
+fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, Malformed> {
+    if version == 1 {
+        return Ok(Extensions::default());
+    }
+    let skipped = fields.optional(der::context(1));
+    skipped.ok_or("malformed issuerUniqueID")?;
+    let skipped = fields.optional(der::context(2));
+    skipped.ok_or("malformed subjectUniqueID")?;
+    if version < VERSION_MAX {
+        return Ok(Extensions::default());
+    }
+    let given = fields.optional(der::nested(3));
+    let Some(mut given) = given.ok_or("malformed extensions")? else {
+        return Ok(Extensions::default());
+    };
+    let mut all = given.open(SEQUENCE).ok_or("malformed extensions")?;
+    let mut found: Vec<Extension<'_>> = Vec::new();
+    while !all.is_empty() {
+        let one = all.open(SEQUENCE).ok_or("malformed extension")?;
+        let one = Extension::read(one)?;
+        if found.iter().any(|known| known.oid == one.oid) {
+            let oid = dotted(one.oid);
+            let why = format!("certificate contains duplicate extension with OID \"{oid}\"");
+            return Err(Malformed(why));
+        }
+        found.push(one);
+    }
+    Extensions::read(&found)
+}
+
+/// One extension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extension<'d> {
+    pub oid: &'d [u8],
+    pub is_critical: bool,
+    pub value: &'d [u8],
+}
+
+impl<'d> Extension<'d> {
+    fn read(mut der: Der<'d>) -> Result<Self, &'static str> {
+        let oid = der.oid().ok_or("malformed extension OID field")?;
+        let is_critical = match der.has(der::BOOLEAN) {
+            true => der.boolean(),
+            false => Some(false),
+        };
+        let is_critical = is_critical.ok_or("malformed extension critical field")?;
+        let value = der.read(der::OCTET_STRING);
+        let value = value.ok_or("malformed extension value field")?;
+        Ok(Self {
+            oid,
+            is_critical,
+            value,
+        })
+    }
+}
+
+/// An object identifier as text.
+pub(crate) fn dotted(oid: &[u8]) -> String {
+    let mut arcs = Vec::new();
+    let mut arc = 0u64;
+    for byte in oid {
+        arc = arc << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            match arcs.is_empty() {
+                true => arcs.extend([(arc / 40).min(2), arc - (arc / 40).min(2) * 40]),
+                false => arcs.push(arc),
+            }
+            arc = 0;
+        }
+    }
+    let arcs: Vec<_> = arcs.iter().map(u64::to_string).collect();
+    arcs.join(".")
+}
+
+/// An object identifier whose arcs are not checked, as Go does not check them.
+pub(crate) fn raw_oid<'d>(der: &mut Der<'d>) -> Option<&'d [u8]> {
+    der.read(OID)
+}

@@ -1,0 +1,216 @@
+//! A reader of DER as strict as Go's `cryptobyte`: tags of one byte, minimal lengths and integers.
+//!
+//! Invariant: an element never reaches past its parent. `None` is any violation; the caller names
+//! the field.
+
+pub(crate) const BOOLEAN: u8 = 0x01;
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const SET: u8 = 0x31;
+
+/// The bits of a tag that mean a number above 30 in further bytes, which Go does not read.
+const HIGH_TAG: u8 = 0x1f;
+
+/// A tag of the context, of a value without elements.
+pub(crate) const fn context(number: u8) -> u8 {
+    0x80 | number
+}
+
+/// A tag of the context, of a value with elements.
+pub(crate) const fn nested(number: u8) -> u8 {
+    0xa0 | number
+}
+
+/// The unread rest of some DER.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Der<'d>(&'d [u8]);
+
+/// One value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'d> {
+    pub tag: u8,
+    /// With tag and length.
+    pub whole: &'d [u8],
+    pub content: &'d [u8],
+}
+
+/// A BIT STRING.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bits<'d> {
+    bytes: &'d [u8],
+    unused_bits: u8,
+}
+
+impl<'d> Der<'d> {
+    pub(crate) fn new(bytes: &'d [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the next value has this tag.
+    pub(crate) fn has(&self, tag: u8) -> bool {
+        self.0.first() == Some(&tag)
+    }
+
+    /// The next value, whatever it is.
+    pub(crate) fn any(&mut self) -> Option<Element<'d>> {
+        let (tag, first) = (*self.0.first()?, *self.0.get(1)?);
+        if tag & HIGH_TAG == HIGH_TAG {
+            return None;
+        }
+        let (head, length) = match first < 0x80 {
+            true => (2, usize::from(first)),
+            false => self.long_length(first)?,
+        };
+        let end = head.checked_add(length)?;
+        let whole = self.0.get(..end)?;
+        self.0 = self.0.get(end..)?;
+        Some(Element {
+            tag,
+            whole,
+            content: whole.get(head..)?,
+        })
+    }
+
+    /// The bytes of tag and length, and the length, which must need its long form.
+    fn long_length(&self, first: u8) -> Option<(usize, usize)> {
+        let count = usize::from(first & 0x7f);
+        if count == 0 || count > size_of::<u32>() {
+            return None;
+        }
+        let bytes = self.0.get(2..2 + count)?;
+        let length = bytes.iter().fold(0, |sum, b| sum << 8 | usize::from(*b));
+        (length >= 0x80 && bytes[0] != 0).then_some((2 + count, length))
+    }
+
+    /// The content of the next value, which must have this tag.
+    pub(crate) fn read(&mut self, tag: u8) -> Option<&'d [u8]> {
+        self.whole(tag).map(|element| element.content)
+    }
+
+    /// The next value, which must have this tag, to be read on.
+    pub(crate) fn open(&mut self, tag: u8) -> Option<Self> {
+        self.read(tag).map(Self)
+    }
+
+    /// The next value whole, which must have this tag.
+    pub(crate) fn whole(&mut self, tag: u8) -> Option<Element<'d>> {
+        self.any().filter(|element| element.tag == tag)
+    }
+
+    /// The next value if it has this tag. The outer `None` is a malformed one.
+    pub(crate) fn optional(&mut self, tag: u8) -> Option<Option<Self>> {
+        match self.has(tag) {
+            true => self.open(tag).map(Some),
+            false => Some(None),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self) -> Option<bool> {
+        match self.read(BOOLEAN)? {
+            [0] => Some(false),
+            [0xff] => Some(true),
+            _ => None,
+        }
+    }
+
+    /// The bytes of an integer with this tag, in two's complement.
+    pub(crate) fn integer(&mut self, tag: u8) -> Option<&'d [u8]> {
+        let bytes = self.read(tag)?;
+        match bytes {
+            [] | [0, 0..0x80, ..] | [0xff, 0x80..=0xff, ..] => None,
+            _ => Some(bytes),
+        }
+    }
+
+    /// An integer with this tag that fits.
+    pub(crate) fn small_integer(&mut self, tag: u8) -> Option<i64> {
+        let bytes = self.integer(tag)?;
+        let is_negative = *bytes.first()? >= 0x80;
+        let mut wide = [if is_negative { 0xff } else { 0 }; size_of::<i64>()];
+        let start = wide.len().checked_sub(bytes.len())?;
+        wide[start..].copy_from_slice(bytes);
+        Some(i64::from_be_bytes(wide))
+    }
+
+    /// A positive integer without leading zeros.
+    pub(crate) fn positive(&mut self) -> Option<&'d [u8]> {
+        match self.integer(INTEGER)? {
+            [0] | [0x80..=0xff, ..] => None,
+            [0, rest @ ..] => Some(rest),
+            bytes => Some(bytes),
+        }
+    }
+
+    pub(crate) fn bits(&mut self) -> Option<Bits<'d>> {
+        let (unused_bits, bytes) = self.read(BIT_STRING)?.split_first()?;
+        let last = bytes.last().copied().unwrap_or(0);
+        let fits = *unused_bits < 8 && (*unused_bits == 0 || !bytes.is_empty());
+        (fits && last & ((1 << unused_bits) - 1) == 0).then_some(Bits {
+            bytes,
+            unused_bits: *unused_bits,
+        })
+    }
+
+    /// The bytes of an object identifier. Its arcs are below 2³¹, so that equal bytes are equal
+    /// identifiers.
+    pub(crate) fn oid(&mut self) -> Option<&'d [u8]> {
+        let bytes = self.read(OID)?;
+        let mut rest = bytes;
+        let mut is_first = true;
+        while is_first || !rest.is_empty() {
+            rest = after_arc(rest)?;
+            is_first = false;
+        }
+        Some(bytes)
+    }
+}
+
+/// Skips one arc of an object identifier.
+fn after_arc(bytes: &[u8]) -> Option<&[u8]> {
+    const WITHOUT_ROOM: u32 = 1 << (31 - 7);
+    if bytes.first() == Some(&0x80) {
+        return None;
+    }
+    let mut arc = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        if arc >= WITHOUT_ROOM {
+            return None;
+        }
+        arc = arc << 7 | u32::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return bytes.get(index + 1..);
+        }
+    }
+    None
+}
+
+impl Bits<'_> {
+    /// Whether the bit of this number is set, the highest of the first byte being the first.
+    pub(crate) fn has(&self, index: usize) -> bool {
+        let byte = self.bytes.get(index / 8).copied().unwrap_or(0);
+        byte & (0x80 >> (index % 8)) != 0
+    }
+
+    /// The bits as a number.
+    pub(crate) fn right_aligned(&self) -> Vec<u8> {
+        if self.unused_bits == 0 {
+            return self.bytes.to_vec();
+        }
+        let mut above = 0;
+        let shifted = self.bytes.iter().map(|byte| {
+            let carried = above << (8 - self.unused_bits);
+            above = *byte;
+            carried | byte >> self.unused_bits
+        });
+        shifted.collect()
+    }
+}

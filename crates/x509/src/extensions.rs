@@ -1,0 +1,326 @@
+//! The extensions of a certificate: what Go reads of them, and what of them it does not know.
+
+use super::certificate::{Extension, Malformed, raw_oid};
+use super::constraints::NameConstraints;
+use super::der::{self, Der, INTEGER, OCTET_STRING, SEQUENCE};
+use super::uri;
+use std::net::IpAddr;
+
+/// The key may sign certificates.
+const CERTIFICATE_SIGN: usize = 5;
+
+/// Bits of a key usage that have a meaning.
+const KEY_USAGES: usize = 9;
+
+const ANY_USAGE: &[u8] = &[0x55, 0x1d, 0x25, 0];
+const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+const AUTHORITY_INFO_ACCESS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 1];
+
+/// What the extensions of a certificate contain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extensions {
+    /// Whether a key usage is set which does not include the signing of certificates.
+    pub refuses_signing: bool,
+    pub basic: Option<BasicConstraints>,
+    /// The whole extension of alternative names, if there is one.
+    pub raw_names: Option<Vec<u8>>,
+    pub names: AlternativeNames,
+    pub usages: Option<Usages>,
+    pub constraints: Option<NameConstraints>,
+    pub policies: Vec<Vec<u8>>,
+    /// Policies of the issuer, and those of the subject that stand for them.
+    pub policy_mappings: Vec<(Vec<u8>, Vec<u8>)>,
+    pub require_explicit_policy: Option<i64>,
+    pub inhibit_policy_mapping: Option<i64>,
+    pub inhibit_any_policy: Option<i64>,
+    pub authority_key_id: Vec<u8>,
+    pub subject_key_id: Vec<u8>,
+    pub has_unknown_critical: bool,
+}
+
+/// Whether the certificate is an authority, and how many intermediates may be below it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BasicConstraints {
+    pub is_ca: bool,
+    pub path_length_max: Option<u64>,
+}
+
+/// Extended key usages, as far as TLS needs them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usages {
+    pub has_any: bool,
+    pub has_server: bool,
+    pub has_client: bool,
+}
+
+/// Subject alternative names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlternativeNames {
+    /// Hosts, perhaps with a wildcard.
+    pub dns: Vec<String>,
+    /// Mail addresses.
+    pub emails: Vec<String>,
+    /// Addresses of hosts.
+    pub ips: Vec<IpAddr>,
+    /// URIs, as in the certificate.
+    pub uris: Vec<String>,
+}
+
+impl AlternativeNames {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Extensions {
+    pub(crate) fn read(all: &[Extension<'_>]) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        for extension in all {
+            let is_known = match extension.oid {
+                [0x55, 0x1d, number] => found.add(*number, extension)?,
+                AUTHORITY_INFO_ACCESS => check_info_access(extension)?,
+                _ => false,
+            };
+            found.has_unknown_critical |= extension.is_critical && !is_known;
+        }
+        Ok(found)
+    }
+
+    /// Reads the extension 2.5.29.`number`; returns whether it is known.
+    fn add(&mut self, number: u8, extension: &Extension<'_>) -> Result<bool, Malformed> {
+        let value = Der::new(extension.value);
+        match number {
+            14 => self.subject_key_id = subject_key_id(extension)?,
+            15 => self.refuses_signing = refuses_signing(value).ok_or("invalid key usage")?,
+            17 => {
+                self.raw_names = Some(extension.value.to_vec());
+                self.names = alternative_names(value)?;
+                return Ok(!self.names.are_none());
+            }
+            19 => self.basic = Some(basic(value).ok_or("invalid basic constraints")?),
+            30 => {
+                let (constraints, is_known) = NameConstraints::read(value)?;
+                self.constraints = Some(constraints);
+                return Ok(is_known);
+            }
+            31 => check_distribution_points(value).ok_or("invalid CRL distribution point")?,
+            32 => self.policies = policies(value).ok_or("invalid certificate policies")?,
+            33 => {
+                let mappings = policy_mappings(value);
+                self.policy_mappings = mappings.ok_or("invalid policy mappings extension")?;
+            }
+            35 => self.authority_key_id = authority_key_id(extension)?,
+            36 => {
+                let read = self.add_policy_constraints(value);
+                read.ok_or("invalid policy constraints extension")?;
+            }
+            37 => self.usages = usages(value).ok_or("invalid extended key usages")?,
+            54 => {
+                let mut value = value;
+                let skipped = value.small_integer(INTEGER);
+                let skipped = skipped.ok_or("invalid inhibit any policy extension")?;
+                self.inhibit_any_policy = Some(skipped);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn add_policy_constraints(&mut self, mut value: Der<'_>) -> Option<()> {
+        let mut fields = value.open(SEQUENCE)?;
+        let mut number = |tag| match fields.has(tag) {
+            true => fields.small_integer(tag).map(Some),
+            false => Some(None),
+        };
+        self.require_explicit_policy = number(der::context(0))?;
+        self.inhibit_policy_mapping = number(der::context(1))?;
+        Some(())
+    }
+}
+
+fn subject_key_id(extension: &Extension<'_>) -> Result<Vec<u8>, &'static str> {
+    if extension.is_critical {
+        return Err("subject key identifier incorrectly marked critical");
+    }
+    let id = Der::new(extension.value).read(OCTET_STRING);
+    Ok(id.ok_or("invalid subject key identifier")?.to_vec())
+}
+
+fn authority_key_id(extension: &Extension<'_>) -> Result<Vec<u8>, &'static str> {
+    if extension.is_critical {
+        return Err("authority key identifier incorrectly marked critical");
+    }
+    let id = Der::new(extension.value).open(SEQUENCE);
+    let id = id.and_then(|mut fields| match fields.has(der::context(0)) {
+        true => fields.read(der::context(0)),
+        false => Some(&[]),
+    });
+    Ok(id.ok_or("invalid authority key identifier")?.to_vec())
+}
+
+fn refuses_signing(mut value: Der<'_>) -> Option<bool> {
+    let bits = value.bits()?;
+    let is_set = (0..KEY_USAGES).any(|index| bits.has(index));
+    Some(is_set && !bits.has(CERTIFICATE_SIGN))
+}
+
+fn basic(mut value: Der<'_>) -> Option<BasicConstraints> {
+    let mut fields = value.open(SEQUENCE)?;
+    let is_ca = match fields.has(der::BOOLEAN) {
+        true => fields.boolean()?,
+        false => false,
+    };
+    let path_length_max = match fields.has(INTEGER) {
+        true => Some(u64::try_from(fields.small_integer(INTEGER)?).ok()?),
+        false => None,
+    };
+    Some(BasicConstraints {
+        is_ca,
+        path_length_max,
+    })
+}
+
+fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, Malformed> {
+    let all = value.open(SEQUENCE);
+    let mut all = all.ok_or("invalid subject alternative names")?;
+    let mut names = AlternativeNames::default();
+    while !all.is_empty() {
+        let name = all.any().ok_or("invalid subject alternative name")?;
+        const EMAIL: u8 = der::context(1);
+        const DNS: u8 = der::context(2);
+        const URI: u8 = der::context(6);
+        const IP: u8 = der::context(7);
+        match name.tag {
+            EMAIL => {
+                let text = ascii(name.content);
+                names.emails.push(text.ok_or("SAN rfc822Name is malformed")?);
+            }
+            DNS => {
+                let text = ascii(name.content);
+                names.dns.push(text.ok_or("SAN dNSName is malformed")?);
+            }
+            URI => {
+                let text = ascii(name.content);
+                let text = text.ok_or("SAN uniformResourceIdentifier is malformed")?;
+                let host = uri::host(&text);
+                if !host.is_some_and(|host| uri::is_domain(&host, false)) {
+                    return Err(Malformed(format!("cannot parse URI {text:?}")));
+                }
+                names.uris.push(text);
+            }
+            IP => {
+                let address = ip(name.content).ok_or_else(|| {
+                    let bytes = name.content.len();
+                    Malformed(format!("cannot parse IP address of length {bytes}"))
+                })?;
+                names.ips.push(address);
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
+/// A text of ASCII.
+pub(crate) fn ascii(bytes: &[u8]) -> Option<String> {
+    let text = str::from_utf8(bytes).ok().filter(|text| text.is_ascii())?;
+    Some(text.to_owned())
+}
+
+/// An address of 4 or 16 bytes.
+pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
+}
+
+/// Extended key usages; none for an empty list, which Go takes for a missing one.
+fn usages(mut value: Der<'_>) -> Option<Option<Usages>> {
+    let mut all = value.open(SEQUENCE)?;
+    if all.is_empty() {
+        return Some(None);
+    }
+    let mut usages = Usages::default();
+    while !all.is_empty() {
+        match all.oid()? {
+            ANY_USAGE => usages.has_any = true,
+            SERVER_AUTH => usages.has_server = true,
+            CLIENT_AUTH => usages.has_client = true,
+            _ => {}
+        }
+    }
+    Some(Some(usages))
+}
+
+fn policies(mut value: Der<'_>) -> Option<Vec<Vec<u8>>> {
+    let mut all = value.open(SEQUENCE)?;
+    let mut seen = std::collections::BTreeSet::new();
+    let mut policies = Vec::new();
+    while !all.is_empty() {
+        let oid = raw_oid(&mut all.open(SEQUENCE)?)?;
+        if !seen.insert(oid) || !is_policy(oid) {
+            return None;
+        }
+        policies.push(oid.to_vec());
+    }
+    Some(policies)
+}
+
+/// Whether arcs are complete and minimal; unlike other identifiers they may be of any size.
+fn is_policy(oid: &[u8]) -> bool {
+    let is_complete = oid.last().is_some_and(|last| last & 0x80 == 0);
+    let mut is_start = true;
+    is_complete
+        && oid.iter().all(|byte| {
+            let is_padding = is_start && *byte == 0x80;
+            is_start = byte & 0x80 == 0;
+            !is_padding
+        })
+}
+
+fn policy_mappings(mut value: Der<'_>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut all = value.open(SEQUENCE)?;
+    let mut mappings = Vec::new();
+    while !all.is_empty() {
+        let mut one = all.open(SEQUENCE)?;
+        let issuer = raw_oid(&mut one)?.to_vec();
+        mappings.push((issuer, raw_oid(&mut one)?.to_vec()));
+    }
+    Some(mappings)
+}
+
+/// CRL distribution points are not used, but must be well-formed.
+fn check_distribution_points(mut value: Der<'_>) -> Option<()> {
+    let mut points = value.open(SEQUENCE)?;
+    while !points.is_empty() {
+        let mut point = points.open(SEQUENCE)?;
+        let Some(mut name) = point.optional(der::nested(0))? else {
+            continue;
+        };
+        let mut full = name.open(der::nested(0))?;
+        while full.has(der::context(6)) {
+            full.read(der::context(6))?;
+        }
+    }
+    Some(())
+}
+
+/// Addresses of the authority are not used, but must be well-formed.
+fn check_info_access(extension: &Extension<'_>) -> Result<bool, Malformed> {
+    if extension.is_critical {
+        return Err("authority info access incorrectly marked critical".into());
+    }
+    let well_formed = || {
+        let mut all = Der::new(extension.value).open(SEQUENCE)?;
+        while !all.is_empty() {
+            let mut one = all.open(SEQUENCE)?;
+            one.oid()?;
+            if one.has(der::context(6)) {
+                one.read(der::context(6))?;
+            }
+        }
+        Some(true)
+    };
+    Ok(well_formed().ok_or("invalid authority info access")?)
+}

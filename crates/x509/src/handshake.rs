@@ -1,0 +1,239 @@
+//! The part of TLS handshakes that is about certificates: verifiers for rustls, and the check of the
+//! peer's signature, by the rules of Go's `crypto/tls`.
+//!
+//! Invariant: even a peer whose certificate is not judged must send certificates that can be parsed,
+//! with RSA keys of at most [`RSA_BITS_MAX`], and prove that it has the key of the first one.
+
+use super::key::{EllipticCurve, Hash, PublicKey, SignatureKind};
+use super::{Certificate, CertificatePool, Purpose, Refused, Trust, verify};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+use std::sync::Arc;
+
+/// Bits of an RSA key that a peer may send.
+pub const RSA_BITS_MAX: usize = 8192;
+
+/// Algorithms of signatures that a peer may use, the preferred one first.
+pub const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+];
+
+/// Why certificates of a peer are not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerRefused {
+    /// A certificate cannot be parsed.
+    #[error("tls: failed to parse certificate of the peer: {0}")]
+    Malformed(#[from] super::Malformed),
+    /// An RSA key is too large.
+    #[error("tls: peer sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
+    LargeKey,
+    /// The first key cannot sign handshakes.
+    #[error("tls: certificate of the peer contains an unsupported type of public key{0}")]
+    UselessKey(String),
+    /// The certificate is not trusted.
+    #[error("tls: failed to verify certificate: {0}")]
+    Untrusted(#[from] Refused),
+}
+
+impl From<PeerRefused> for Error {
+    fn from(why: PeerRefused) -> Self {
+        Self::InvalidCertificate(match why {
+            PeerRefused::Malformed(_) => CertificateError::BadEncoding,
+            why => CertificateError::Other(OtherError(Arc::new(why))),
+        })
+    }
+}
+
+/// Certificates that a peer sent.
+#[derive(Clone, Debug)]
+pub struct PeerCertificates {
+    leaf: Certificate,
+    intermediates: CertificatePool,
+}
+
+impl PeerCertificates {
+    /// Parses them, and checks their keys.
+    pub fn read(
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+    ) -> Result<Self, PeerRefused> {
+        let leaf = Certificate::parse(leaf)?;
+        let intermediates = CertificatePool::of_der(intermediates)?;
+        let peer = Self {
+            leaf,
+            intermediates,
+        };
+        match peer.has_large_key() {
+            true => Err(PeerRefused::LargeKey),
+            false => Ok(peer),
+        }
+    }
+
+    fn has_large_key(&self) -> bool {
+        let all = self.intermediates.all().iter().chain([&self.leaf]);
+        let mut sizes = all.filter_map(|certificate| certificate.key.rsa_bits());
+        sizes.any(|bits| bits > RSA_BITS_MAX)
+    }
+
+    /// Judges the first certificate.
+    pub fn check(
+        &self,
+        roots: &CertificatePool,
+        purpose: Purpose,
+        host: Option<&str>,
+        now: UnixTime,
+    ) -> Result<(), Refused> {
+        let trust = Trust {
+            roots,
+            intermediates: &self.intermediates,
+            host,
+            purpose,
+            now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        };
+        verify(&self.leaf, &trust)
+    }
+
+    /// Checks that the first key can sign handshakes.
+    pub fn check_key(&self) -> Result<(), PeerRefused> {
+        match &self.leaf.key {
+            PublicKey::Useless(kind) => Err(PeerRefused::UselessKey(format!(": {kind}"))),
+            PublicKey::Unknown => Err(PeerRefused::UselessKey(String::new())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first certificate.
+    pub fn leaf(&self) -> &Certificate {
+        &self.leaf
+    }
+}
+
+/// What a client requires of servers.
+#[derive(Debug)]
+pub struct ServerCheck {
+    /// Trusted certificates; none if any server will do.
+    pub roots: Option<Arc<CertificatePool>>,
+    /// The name that servers must prove, instead of the host that the client connects to.
+    pub server_name: Option<String>,
+}
+
+impl ServerCertVerifier for ServerCheck {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let peer = PeerCertificates::read(leaf, intermediates)?;
+        if let Some(roots) = &self.roots {
+            let host = match &self.server_name {
+                Some(name) => name.clone(),
+                None => name.to_str().into_owned(),
+            };
+            let checked = peer.check(roots, Purpose::Server, Some(&host), now);
+            checked.map_err(PeerRefused::from)?;
+        }
+        peer.check_key()?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        check_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        check_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        SCHEMES.to_vec()
+    }
+}
+
+/// Checks the peer's signature in TLS 1.2, where a scheme of ECDSA names a hash and no curve.
+pub fn check_tls12_signature(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    check_signature(message, certificate, signature, false)
+}
+
+/// Checks the peer's signature in TLS 1.3.
+pub fn check_tls13_signature(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    check_signature(message, certificate, signature, true)
+}
+
+fn check_signature(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+    is_tls13: bool,
+) -> Result<HandshakeSignatureValid, Error> {
+    let certificate = Certificate::parse(certificate).map_err(PeerRefused::from)?;
+    let refused = || Error::InvalidCertificate(CertificateError::BadSignature);
+    let (kind, curve) = scheme_parts(signature.scheme).ok_or_else(refused)?;
+    if is_tls13 {
+        let is_old = matches!(kind, SignatureKind::Rsa(_));
+        let is_of_curve = match (&certificate.key, curve) {
+            (PublicKey::Ecdsa(own, _), Some(named)) => *own == named,
+            _ => true,
+        };
+        if is_old || !is_of_curve {
+            return Err(refused());
+        }
+    }
+    let checked = certificate.key.check(kind, message, signature.signature());
+    checked.map_err(|_| refused())?;
+    Ok(HandshakeSignatureValid::assertion())
+}
+
+/// The algorithm of a scheme, and the curve that it requires in TLS 1.3.
+fn scheme_parts(scheme: SignatureScheme) -> Option<(SignatureKind, Option<EllipticCurve>)> {
+    use SignatureKind::{Ecdsa, Ed25519, Rsa, RsaPss};
+    Some(match scheme {
+        SignatureScheme::RSA_PSS_SHA256 => (RsaPss(Hash::Sha256), None),
+        SignatureScheme::RSA_PSS_SHA384 => (RsaPss(Hash::Sha384), None),
+        SignatureScheme::RSA_PSS_SHA512 => (RsaPss(Hash::Sha512), None),
+        SignatureScheme::RSA_PKCS1_SHA256 => (Rsa(Hash::Sha256), None),
+        SignatureScheme::RSA_PKCS1_SHA384 => (Rsa(Hash::Sha384), None),
+        SignatureScheme::RSA_PKCS1_SHA512 => (Rsa(Hash::Sha512), None),
+        SignatureScheme::ECDSA_NISTP256_SHA256 => {
+            (Ecdsa(Hash::Sha256), Some(EllipticCurve::P256))
+        }
+        SignatureScheme::ECDSA_NISTP384_SHA384 => {
+            (Ecdsa(Hash::Sha384), Some(EllipticCurve::P384))
+        }
+        SignatureScheme::ECDSA_NISTP521_SHA512 => {
+            (Ecdsa(Hash::Sha512), Some(EllipticCurve::P521))
+        }
+        SignatureScheme::ED25519 => (Ed25519, None),
+        _ => return None,
+    })
+}

@@ -1,0 +1,140 @@
+//! Whether a certificate is valid for a host, as Go's `VerifyHostname` decides: alternative names
+//! alone count, the common name does not.
+
+use super::Certificate;
+use super::verify::Refused;
+use std::fmt::Display;
+use std::net::IpAddr;
+
+/// Names that a text lists.
+const LISTED_MAX: usize = 100;
+
+/// Checks that `certificate` is valid for `host`: a name, or an address, perhaps in brackets.
+pub(crate) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Refused> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let bare = bare.filter(|inner| !inner.is_empty()).unwrap_or(host);
+    let names = &certificate.extensions.names;
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        let same = |ip: &IpAddr| ip.to_canonical() == address.to_canonical();
+        return match names.ips.iter().any(same) {
+            true => Ok(()),
+            false => Err(refused_address(&names.ips, bare)),
+        };
+    }
+    let wanted = host.to_ascii_lowercase();
+    match names.dns.iter().any(|name| matches(name, &wanted)) {
+        true => Ok(()),
+        false => Err(refused_name(certificate, host)),
+    }
+}
+
+/// Whether a name of a certificate stands for a host in lower case. Wildcards and a dot at the end
+/// have a meaning in valid names; others must be equal.
+fn matches(name: &str, wanted: &str) -> bool {
+    if is_host(wanted, false) && is_host(name, true) {
+        return matches_labels(name, wanted);
+    }
+    !["", "."].contains(&name) && name.eq_ignore_ascii_case(wanted)
+}
+
+fn matches_labels(name: &str, wanted: &str) -> bool {
+    let wanted = wanted.strip_suffix('.').unwrap_or(wanted);
+    let (mut ours, mut theirs) = (name.split('.'), wanted.split('.'));
+    let mut is_first = true;
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return !name.is_empty(),
+            (Some("*"), Some(_)) if is_first => {}
+            (Some(a), Some(b)) if a.eq_ignore_ascii_case(b) => {}
+            _ => return false,
+        }
+        is_first = false;
+    }
+}
+
+/// Whether a text is a host, in which underscores are taken too, or a pattern of hosts.
+fn is_host(text: &str, is_pattern: bool) -> bool {
+    let text = match text.strip_suffix('.') {
+        Some(text) if !is_pattern => text,
+        _ => text,
+    };
+    text != "*"
+        && text.split('.').enumerate().all(|(index, label)| {
+            let is_wildcard = is_pattern && index == 0 && label == "*";
+            is_wildcard || is_label(label)
+        })
+}
+
+fn is_label(label: &str) -> bool {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    !label.is_empty() && !label.starts_with('-') && label.bytes().all(is_allowed)
+}
+
+fn refused_address(valid: &[IpAddr], wanted: &str) -> Refused {
+    if valid.is_empty() {
+        let why = "because it doesn't contain any IP SANs";
+        return Refused::Host(format!(
+            "cannot validate certificate for {wanted} {why}"
+        ));
+    }
+    refused(valid, "IP SANs", wanted)
+}
+
+fn refused_name(certificate: &Certificate, wanted: &str) -> Refused {
+    let common_name = &certificate.subject.common_name;
+    let has_names = certificate.extensions.raw_names.is_some();
+    if !has_names && matches_labels(common_name, &wanted.to_ascii_lowercase()) {
+        let why = "certificate relies on legacy Common Name field, use SANs instead";
+        return Refused::Host(why.to_owned());
+    }
+    refused(&certificate.extensions.names.dns, "names", wanted)
+}
+
+fn refused(valid: &[impl Display], kind: &str, wanted: &str) -> Refused {
+    if valid.len() >= LISTED_MAX {
+        let count = valid.len();
+        return Refused::Host(format!(
+            "certificate is valid for {count} {kind}, but none matched {wanted}"
+        ));
+    }
+    let listed: Vec<_> = valid.iter().map(ToString::to_string).collect();
+    let listed = listed.join(", ");
+    Refused::Host(match listed.is_empty() {
+        true => {
+            format!("certificate is not valid for any names, but wanted to match {wanted}")
+        }
+        false => format!("certificate is valid for {listed}, not {wanted}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_as_in_go() {
+        for (name, host, expected) in [
+            ("a.example", "a.example", true),
+            ("A.Example", "a.example", true),
+            ("a.example", "a.example.", true),
+            ("a.example.", "a.example", false),
+            ("*.example", "a.example", true),
+            ("*.example", "a.b.example", false),
+            ("*.example", "example", false),
+            ("a*.example", "ab.example", false),
+            ("*", "a", false),
+            ("a.*.example", "a.b.example", false),
+            ("a_b", "a_b", true),
+            ("-a", "-a", true),
+            ("a-", "a-", true),
+            ("*.b_c", "a.b_c", true),
+            ("", "", false),
+            (".", ".", false),
+            ("a b", "a b", true),
+            ("a..b", "a..b", true),
+            ("*.-b", "a.-b", false),
+        ] {
+            assert_eq!(matches(name, host), expected, "{name} {host}");
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Public keys of certificates, and the check of a signature by them.
+//!
+//! ring checks what it can; RustCrypto checks RSA below 2048 bits, P-521, and ECDSA with SHA-512.
+//! Invariant: a signature is checked with the algorithm that the key belongs to, and hashes before
+//! SHA-256 are rejected, as in Go.
+
+use super::certificate::AlgorithmId;
+use super::der::{self, Der, INTEGER, SEQUENCE};
+use p256::ecdsa::signature::hazmat::PrehashVerifier;
+use ring::digest;
+use ring::signature::{self as by_ring, UnparsedPublicKey, VerificationAlgorithm};
+use rsa::{BoxedUint, Pkcs1v15Sign, Pss, PublicKey as RsaPublic};
+use sha2::{Sha256, Sha384, Sha512};
+
+/// The NULL that parameters of RSA must be.
+const NULL: &[u8] = &[5, 0];
+
+/// Arcs of object identifiers: 1.2.840.113549.1.1, 1.2.840.10045.4 and others.
+const PKCS1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
+const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
+const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
+const DSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 4, 3];
+const ISO_RSA_SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1d];
+const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2];
+const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+const X25519: &[u8] = &[0x2b, 0x65, 0x6e];
+const DSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 4, 1];
+const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+const P224: &[u8] = &[0x2b, 0x81, 4, 0, 0x21];
+const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
+const P521: &[u8] = &[0x2b, 0x81, 4, 0, 0x23];
+
+/// Bits of an RSA modulus: below, Go rejects signatures; above, a check would take seconds.
+const RSA_BITS_MIN: usize = 1024;
+const RSA_BITS_MAX: usize = 16 << 10;
+
+/// The sizes that ring checks.
+const RSA_BITS_OF_RING: std::ops::RangeInclusive<usize> = 2048..=8192;
+
+/// A hash of SHA-2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hash {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// The algorithm of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignatureKind {
+    Rsa(Hash),
+    RsaPss(Hash),
+    Ecdsa(Hash),
+    Ed25519,
+    /// With a hash that is broken.
+    Insecure(&'static str),
+    Unsupported,
+}
+
+/// A curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EllipticCurve {
+    P256,
+    P384,
+    P521,
+}
+
+/// A public key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PublicKey {
+    Rsa(RsaKey),
+    Ecdsa(EllipticCurve, Vec<u8>),
+    Ed25519(Vec<u8>),
+    /// Of a kind that Go parses and TLS does not use.
+    Useless(&'static str),
+    Unknown,
+}
+
+/// Modulus and exponent, without leading zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RsaKey {
+    modulus: Vec<u8>,
+    exponent: Vec<u8>,
+}
+
+/// Why a signature does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SignatureRefused {
+    #[error("x509: cannot verify signature: insecure algorithm {0}")]
+    Insecure(&'static str),
+    #[error("x509: cannot verify signature: algorithm unimplemented")]
+    Unsupported,
+    #[error("x509: signature algorithm specifies another kind of public key")]
+    OtherKind,
+    #[error(
+        "crypto/rsa: {0}-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+    )]
+    SmallKey(usize),
+    #[error("RSA key too large: {0} bits, limit {RSA_BITS_MAX}")]
+    LargeKey(usize),
+    #[error("crypto/rsa: public modulus or exponent is invalid")]
+    BadKey,
+    #[error("{0} verification failure")]
+    Wrong(&'static str),
+}
+
+impl Hash {
+    fn of(self, message: &[u8]) -> digest::Digest {
+        let algorithm = match self {
+            Self::Sha256 => &digest::SHA256,
+            Self::Sha384 => &digest::SHA384,
+            Self::Sha512 => &digest::SHA512,
+        };
+        digest::digest(algorithm, message)
+    }
+
+    fn read(der: Der<'_>) -> Option<Self> {
+        let id = AlgorithmId::read(der).ok()?;
+        let has_parameters = !id.parameters.is_empty() && id.parameters != NULL;
+        match id.oid.strip_prefix(SHA2)? {
+            [1] if !has_parameters => Some(Self::Sha256),
+            [2] if !has_parameters => Some(Self::Sha384),
+            [3] if !has_parameters => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+
+    /// The length of the hash, and of the salt of PSS.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+}
+
+impl SignatureKind {
+    pub(crate) fn read(id: AlgorithmId<'_>) -> Self {
+        if id.oid == ED25519 && id.parameters.is_empty() {
+            return Self::Ed25519;
+        }
+        if let Some([number]) = id.oid.strip_prefix(PKCS1) {
+            return match number {
+                4 => Self::Insecure("MD5-RSA"),
+                5 => Self::Insecure("SHA1-RSA"),
+                10 => pss_hash(Der::new(id.parameters)).map_or(Self::Unsupported, Self::RsaPss),
+                11 => Self::Rsa(Hash::Sha256),
+                12 => Self::Rsa(Hash::Sha384),
+                13 => Self::Rsa(Hash::Sha512),
+                _ => Self::Unsupported,
+            };
+        }
+        match id.oid.strip_prefix(ECDSA_SHA2) {
+            Some([2]) => return Self::Ecdsa(Hash::Sha256),
+            Some([3]) => return Self::Ecdsa(Hash::Sha384),
+            Some([4]) => return Self::Ecdsa(Hash::Sha512),
+            _ => {}
+        }
+        match id.oid {
+            ISO_RSA_SHA1 => Self::Insecure("SHA1-RSA"),
+            ECDSA_SHA1 => Self::Insecure("ECDSA-SHA1"),
+            DSA_SHA1 => Self::Insecure("DSA-SHA1"),
+            _ => Self::Unsupported,
+        }
+    }
+}
+
+/// The hash of parameters of RSASSA-PSS: one hash everywhere, and a salt as long as it.
+fn pss_hash(mut parameters: Der<'_>) -> Option<Hash> {
+    let mut fields = parameters.open(SEQUENCE)?;
+    let mut hash = fields.open(der::nested(0))?;
+    let hash = Hash::read(hash.open(SEQUENCE)?)?;
+    let mut mask = fields.open(der::nested(1))?;
+    let mask = AlgorithmId::read(mask.open(SEQUENCE)?).ok()?;
+    let mask_hash = Hash::read(Der::new(mask.parameters).open(SEQUENCE)?)?;
+    let is_mask = mask.oid.strip_prefix(PKCS1) == Some(&[8]);
+    let salt_bytes = fields.open(der::nested(2))?.small_integer(INTEGER)?;
+    let trailer = match fields.optional(der::nested(3))? {
+        Some(mut trailer) => trailer.small_integer(INTEGER)?,
+        None => 1,
+    };
+    let is_salt = usize::try_from(salt_bytes) == Ok(hash.bytes());
+    (is_mask && mask_hash == hash && is_salt && trailer == 1).then_some(hash)
+}
+
+impl EllipticCurve {
+    fn named(oid: &[u8]) -> Option<Self> {
+        Some(match oid {
+            P256 => Self::P256,
+            P384 => Self::P384,
+            P521 => Self::P521,
+            _ => return None,
+        })
+    }
+
+    fn has_point(self, point: &[u8]) -> bool {
+        match self {
+            Self::P256 => p256::ecdsa::VerifyingKey::from_sec1_bytes(point).is_ok(),
+            Self::P384 => p384::ecdsa::VerifyingKey::from_sec1_bytes(point).is_ok(),
+            Self::P521 => p521::ecdsa::VerifyingKey::from_sec1_bytes(point).is_ok(),
+        }
+    }
+
+    /// ring's check, if it has one.
+    fn ring_algorithm(self, hash: Hash) -> Option<&'static dyn VerificationAlgorithm> {
+        Some(match (self, hash) {
+            (Self::P256, Hash::Sha256) => &by_ring::ECDSA_P256_SHA256_ASN1,
+            (Self::P256, Hash::Sha384) => &by_ring::ECDSA_P256_SHA384_ASN1,
+            (Self::P384, Hash::Sha256) => &by_ring::ECDSA_P384_SHA256_ASN1,
+            (Self::P384, Hash::Sha384) => &by_ring::ECDSA_P384_SHA384_ASN1,
+            _ => return None,
+        })
+    }
+}
+
+impl PublicKey {
+    /// The key of these bytes; a key of a kind that Go knows must be well-formed.
+    pub(crate) fn read(algorithm: AlgorithmId<'_>, bytes: &[u8]) -> Result<Self, &'static str> {
+        let has_parameters = !algorithm.parameters.is_empty();
+        let oid = algorithm.oid;
+        match oid {
+            _ if oid.strip_prefix(PKCS1) == Some(&[1]) => match algorithm.parameters {
+                NULL => RsaKey::read(Der::new(bytes)).map(Self::Rsa),
+                _ => Err("RSA key missing NULL parameters"),
+            },
+            ECDSA => ecdsa_key(Der::new(algorithm.parameters), bytes),
+            ED25519 | X25519 if has_parameters => {
+                Err("Ed25519 or X25519 key encoded with illegal parameters")
+            }
+            ED25519 | X25519 if bytes.len() != 32 => {
+                Err("wrong Ed25519 or X25519 public key size")
+            }
+            ED25519 => Ok(Self::Ed25519(bytes.to_vec())),
+            X25519 => Ok(Self::Useless("X25519")),
+            DSA => dsa_key(Der::new(algorithm.parameters), Der::new(bytes)),
+            _ => Ok(Self::Unknown),
+        }
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+
+    /// Bits of the modulus, if it is RSA.
+    pub(crate) fn rsa_bits(&self) -> Option<usize> {
+        match self {
+            Self::Rsa(key) => Some(key.bits()),
+            _ => None,
+        }
+    }
+
+    /// Checks the signature of a message.
+    pub(crate) fn check(
+        &self,
+        kind: SignatureKind,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), SignatureRefused> {
+        match (kind, self) {
+            (SignatureKind::Insecure(name), _) => Err(SignatureRefused::Insecure(name)),
+            (SignatureKind::Unsupported, _) | (_, Self::Useless(_) | Self::Unknown) => {
+                Err(SignatureRefused::Unsupported)
+            }
+            (SignatureKind::Rsa(hash), Self::Rsa(key)) => {
+                key.check_pkcs1(hash, message, signature)
+            }
+            (SignatureKind::RsaPss(hash), Self::Rsa(key)) => {
+                key.check_pss(hash, message, signature)
+            }
+            (SignatureKind::Ecdsa(hash), Self::Ecdsa(curve, point)) => {
+                let key = EcdsaCheck { curve: *curve, hash, point };
+                key.check(message, signature)
+            }
+            (SignatureKind::Ed25519, Self::Ed25519(key)) => {
+                let key = UnparsedPublicKey::new(&by_ring::ED25519, key);
+                let checked = key.verify(message, signature);
+                checked.map_err(|_| SignatureRefused::Wrong("Ed25519"))
+            }
+            _ => Err(SignatureRefused::OtherKind),
+        }
+    }
+}
+
+fn ecdsa_key(mut parameters: Der<'_>, point: &[u8]) -> Result<PublicKey, &'static str> {
+    const UNCOMPRESSED: u8 = 4;
+    let oid = parameters.oid().ok_or("invalid ECDSA parameters")?;
+    if oid == P224 {
+        return Ok(PublicKey::Useless("ECDSA P-224"));
+    }
+    let curve = EllipticCurve::named(oid).ok_or("unsupported elliptic curve")?;
+    match point.first() == Some(&UNCOMPRESSED) && curve.has_point(point) {
+        true => Ok(PublicKey::Ecdsa(curve, point.to_vec())),
+        false => Err("invalid ECDSA public key"),
+    }
+}
+
+fn dsa_key(mut parameters: Der<'_>, mut key: Der<'_>) -> Result<PublicKey, &'static str> {
+    let mut read = || {
+        let mut fields = parameters.open(SEQUENCE)?;
+        (fields.positive()?, fields.positive()?, fields.positive()?);
+        key.positive()
+    };
+    read().ok_or("invalid DSA public key")?;
+    Ok(PublicKey::Useless("DSA"))
+}
+
+impl RsaKey {
+    fn read(mut der: Der<'_>) -> Result<Self, &'static str> {
+        let mut fields = der.open(SEQUENCE).ok_or("invalid RSA public key")?;
+        let modulus = fields.positive().ok_or("invalid RSA modulus")?;
+        let exponent = fields.positive().filter(|e| e.len() <= size_of::<u64>());
+        let exponent = exponent.filter(|e| e.len() < 8 || e.first() < Some(&0x80));
+        Ok(Self {
+            modulus: modulus.to_vec(),
+            exponent: exponent.ok_or("invalid RSA public exponent")?.to_vec(),
+        })
+    }
+
+    fn bits(&self) -> usize {
+        let zeros = self.modulus.first().map_or(0, |first| first.leading_zeros());
+        (8 * self.modulus.len()).saturating_sub(zeros as usize)
+    }
+
+    /// Fails for sizes and exponents that Go rejects.
+    fn check_size(&self) -> Result<(), SignatureRefused> {
+        const EXPONENT_BYTES_MAX: usize = 4;
+        let is_odd = |bytes: &[u8]| bytes.last().is_some_and(|last| last % 2 == 1);
+        let bits = self.bits();
+        if bits < RSA_BITS_MIN {
+            return Err(SignatureRefused::SmallKey(bits));
+        }
+        if bits > RSA_BITS_MAX {
+            return Err(SignatureRefused::LargeKey(bits));
+        }
+        let exponent = &self.exponent;
+        let is_large = exponent.len() > EXPONENT_BYTES_MAX
+            || exponent.len() == EXPONENT_BYTES_MAX && exponent.first() >= Some(&0x80);
+        match is_odd(&self.modulus) && is_odd(exponent) && *exponent != [1] && !is_large {
+            true => Ok(()),
+            false => Err(SignatureRefused::BadKey),
+        }
+    }
+
+    fn check_pkcs1(
+        &self,
+        hash: Hash,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), SignatureRefused> {
+        self.check_size()?;
+        let algorithm = match hash {
+            Hash::Sha256 => &by_ring::RSA_PKCS1_2048_8192_SHA256,
+            Hash::Sha384 => &by_ring::RSA_PKCS1_2048_8192_SHA384,
+            Hash::Sha512 => &by_ring::RSA_PKCS1_2048_8192_SHA512,
+        };
+        if RSA_BITS_OF_RING.contains(&self.bits()) {
+            return self.check_by_ring(algorithm, message, signature);
+        }
+        let scheme = match hash {
+            Hash::Sha256 => Pkcs1v15Sign::new::<Sha256>(),
+            Hash::Sha384 => Pkcs1v15Sign::new::<Sha384>(),
+            Hash::Sha512 => Pkcs1v15Sign::new::<Sha512>(),
+        };
+        self.check_hashed(scheme, &hash.of(message), signature)
+    }
+
+    fn check_pss(
+        &self,
+        hash: Hash,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), SignatureRefused> {
+        self.check_size()?;
+        let algorithm = match hash {
+            Hash::Sha256 => &by_ring::RSA_PSS_2048_8192_SHA256,
+            Hash::Sha384 => &by_ring::RSA_PSS_2048_8192_SHA384,
+            Hash::Sha512 => &by_ring::RSA_PSS_2048_8192_SHA512,
+        };
+        if RSA_BITS_OF_RING.contains(&self.bits()) {
+            return self.check_by_ring(algorithm, message, signature);
+        }
+        let hashed = hash.of(message);
+        match hash {
+            Hash::Sha256 => self.check_hashed(Pss::<Sha256>::new(), &hashed, signature),
+            Hash::Sha384 => self.check_hashed(Pss::<Sha384>::new(), &hashed, signature),
+            Hash::Sha512 => self.check_hashed(Pss::<Sha512>::new(), &hashed, signature),
+        }
+    }
+
+    fn check_by_ring(
+        &self,
+        algorithm: &'static by_ring::RsaParameters,
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), SignatureRefused> {
+        let key = by_ring::RsaPublicKeyComponents {
+            n: &self.modulus,
+            e: &self.exponent,
+        };
+        let checked = key.verify(algorithm, message, signature);
+        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa:"))
+    }
+
+    /// Checks by RustCrypto.
+    fn check_hashed(
+        &self,
+        scheme: impl rsa::traits::SignatureScheme,
+        hashed: &digest::Digest,
+        signature: &[u8],
+    ) -> Result<(), SignatureRefused> {
+        let modulus = BoxedUint::from_be_slice_vartime(&self.modulus);
+        let exponent = BoxedUint::from_be_slice_vartime(&self.exponent);
+        let key = RsaPublic::new_with_size_limits(modulus, exponent, RSA_BITS_MIN..=RSA_BITS_MAX);
+        let key = key.map_err(|_| SignatureRefused::BadKey)?;
+        let checked = key.verify(scheme, hashed.as_ref(), signature);
+        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa:"))
+    }
+}
+
+/// A key and a hash of ECDSA.
+struct EcdsaCheck<'k> {
+    curve: EllipticCurve,
+    hash: Hash,
+    point: &'k [u8],
+}
+
+impl EcdsaCheck<'_> {
+    fn check(&self, message: &[u8], signature: &[u8]) -> Result<(), SignatureRefused> {
+        let is_right = match self.curve.ring_algorithm(self.hash) {
+            Some(algorithm) => {
+                let key = UnparsedPublicKey::new(algorithm, self.point);
+                key.verify(message, signature).is_ok()
+            }
+            None => self.is_right(self.hash.of(message).as_ref(), signature),
+        };
+        is_right.then_some(()).ok_or(SignatureRefused::Wrong("x509: ECDSA"))
+    }
+
+    fn is_right(&self, hash: &[u8], signature: &[u8]) -> bool {
+        macro_rules! is_right {
+            ($curve:ident) => {{
+                let key = $curve::ecdsa::VerifyingKey::from_sec1_bytes(self.point);
+                let signature = $curve::ecdsa::Signature::from_der(signature);
+                match (key, signature) {
+                    (Ok(key), Ok(signature)) => key.verify_prehash(hash, &signature).is_ok(),
+                    _ => false,
+                }
+            }};
+        }
+        match self.curve {
+            EllipticCurve::P256 => is_right!(p256),
+            EllipticCurve::P384 => is_right!(p384),
+            EllipticCurve::P521 => is_right!(p521),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The certificate and key that this side shows, from two texts of PEM as Go's `tls.X509KeyPair`
+//! reads them.
+//!
+//! Invariant: the key belongs to the first certificate.
+
+use super::pem::PemBlocks;
+use super::signers::signing_key;
+use super::Certificate;
+use rustls::pki_types::CertificateDer;
+use rustls::sign::CertifiedKey;
+
+/// The pair of a certificate, with its chain, and its private key. Fails with Go's text.
+pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, String> {
+    let chain = chain(certificate_pem)?;
+    let key = private_key(key_pem)?;
+    let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
+    let leaf = Certificate::parse(leaf).map_err(|e| e.to_string())?;
+    let key = signing_key(&key)?;
+    match key.public_key() {
+        Some(own) if own.as_ref() == leaf.key_info => Ok(CertifiedKey::new(chain, key)),
+        _ => Err("tls: private key does not match public key".to_owned()),
+    }
+}
+
+fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let (mut chain, mut skipped) = (Vec::new(), Vec::new());
+    for block in PemBlocks(pem) {
+        match block.label.as_str() {
+            "CERTIFICATE" => chain.push(CertificateDer::from(block.der)),
+            _ => skipped.push(block.label),
+        }
+    }
+    if !chain.is_empty() {
+        return Ok(chain);
+    }
+    Err(match &skipped[..] {
+        [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+        [one] if one.ends_with("PRIVATE KEY") => {
+            "tls: failed to find certificate PEM data in certificate input, but did find a \
+             private key; PEM inputs may have been switched"
+                .to_owned()
+        }
+        _ => format!(
+            "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping \
+             PEM blocks of the following types: [{}]",
+            skipped.join(" ")
+        ),
+    })
+}
+
+/// The DER of the first private key. Blocks before it, such as `EC PARAMETERS`, are skipped.
+fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
+    let mut skipped = Vec::new();
+    for block in PemBlocks(pem) {
+        if block.label == "PRIVATE KEY" || block.label.ends_with(" PRIVATE KEY") {
+            return Ok(block.der);
+        }
+        skipped.push(block.label);
+    }
+    Err(match &skipped[..] {
+        [] => "tls: failed to find any PEM data in key input".to_owned(),
+        [one] if one == "CERTIFICATE" => {
+            "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+        }
+        _ => format!(
+            "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input \
+             after skipping PEM blocks of the following types: [{}]",
+            skipped.join(" ")
+        ),
+    })
+}
