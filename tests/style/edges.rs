@@ -6,17 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 11] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("model", &[]),
+    ("x509", &[]),
     ("wire", &["model"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
-    ("http-client", &["model"]),
+    ("http-client", &["model", "x509"]),
     ("discovery", &["model", "wire", "http-client"]),
     ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql"]),
     ("rules", &["model", "promql"]),
-    ("server", &["model", "wire", "promql", "ingest", "rules"]),
+    (
+        "server",
+        &["model", "wire", "promql", "ingest", "rules", "x509"],
+    ),
     (
         "firn",
         &[
@@ -30,12 +34,13 @@ const EDGES: [(&str, &[&str]); 11] = [
             "mirror",
             "rules",
             "server",
+            "x509",
         ],
     ),
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 5] = ["model", "wire", "storage", "promql", "rules"];
+const SYNC: [&str; 6] = ["model", "wire", "storage", "promql", "rules", "x509"];
 
 /// What would bring a runtime or sockets to a synchronous crate.
 const RUNTIMES: [&str; 8] = [

@@ -1,14 +1,16 @@
-//! TLS as a config asks for it, by rustls.
+//! TLS of a client as a config sets it, by rustls. firn-x509 judges the certificates of servers.
 
 use super::secret::bytes_of;
 use super::settings::{TlsSettings, TlsVersion};
+use firn_x509::CertificatePool;
+use firn_x509::handshake::ServerCheck;
+use firn_x509::key_pair::certified_key;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, ResolveServerName};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::sync::{Arc, OnceLock};
 
 /// Certificates and keys, read from where the settings say.
@@ -46,8 +48,10 @@ pub(super) fn server_names(
     if settings.server_name.is_empty() {
         return Ok(Arc::new(DefaultServerNameResolver::default()));
     }
-    let name = ServerName::try_from(settings.server_name.clone())
-        .map_err(|e| format!("server_name {:?}: {e}", settings.server_name))?;
+    let name = settings.server_name.as_str();
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    let name = ServerName::try_from(bare.unwrap_or(name).to_owned())
+        .map_err(|e| format!("tls_config.server_name {name:?}: {e}"))?;
     Ok(Arc::new(FixedServerNameResolver::new(name)))
 }
 
@@ -72,23 +76,24 @@ pub(super) fn config(
         .filter(|(version, _)| (min..=max).contains(version))
         .map(|(_, version)| version)
         .collect();
-    let builder = ClientConfig::builder_with_provider(provider.clone())
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|e| e.to_string())?;
-    let builder = match settings.insecure_skip_verify {
-        true => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified(provider))),
-        false => builder.with_root_certificates(roots(material)?),
+    let check = ServerCheck {
+        roots: match settings.insecure_skip_verify {
+            true => None,
+            false => Some(roots(material)?),
+        },
+        server_name: Some(settings.server_name.clone()).filter(|name| !name.is_empty()),
     };
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(check));
     let mut config = match (&material.cert, &material.key) {
         (Some(cert), Some(key)) => {
-            let unusable = |e: String| format!("unable to use specified client cert & key: {e}");
-            let chain = certificates(cert).map_err(unusable)?;
-            let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unusable(e.to_string()))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|e| unusable(e.to_string()))?
+            let pair = certified_key(cert, key)
+                .map_err(|e| format!("unable to use specified client cert & key: {e}"))?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
         }
         _ => builder.with_no_client_auth(),
     };
@@ -98,70 +103,21 @@ pub(super) fn config(
     Ok(Arc::new(config))
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|e| e.to_string())
-}
-
-/// The authorities to trust: the given ones, or the system's, which are read once.
-fn roots(material: &Material) -> Result<Arc<RootCertStore>, String> {
-    static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+/// The certificates to trust: the given ones, or the system's, which are read once.
+fn roots(material: &Material) -> Result<Arc<CertificatePool>, String> {
+    static SYSTEM: OnceLock<Arc<CertificatePool>> = OnceLock::new();
     let Some(ca) = &material.ca else {
         return Ok(SYSTEM.get_or_init(system_roots).clone());
     };
-    let mut store = RootCertStore::empty();
-    let (added, _) = store.add_parsable_certificates(certificates(ca)?);
-    match added {
-        0 => Err("unable to use specified CA cert: no certificate in it".into()),
-        _ => Ok(Arc::new(store)),
+    let pool = CertificatePool::of_pem(ca);
+    match pool.is_empty() {
+        true => Err("unable to use specified CA cert: no certificate in it".into()),
+        false => Ok(Arc::new(pool)),
     }
 }
 
-fn system_roots() -> Arc<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    // What cannot be read cannot be trusted; a handshake that needs it says so.
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    Arc::new(store)
-}
-
-/// Trusts everybody, because the config says so.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+fn system_roots() -> Arc<CertificatePool> {
+    // A certificate that cannot be read cannot be trusted; a handshake that needs it fails.
+    let found = rustls_native_certs::load_native_certs().certs;
+    Arc::new(CertificatePool::of_parsable(found))
 }

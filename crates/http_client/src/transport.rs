@@ -5,6 +5,7 @@ use super::route::Route;
 use super::settings::{ProxySettings, TlsSettings};
 use super::tls::{self, Material};
 use firn_model::sync::lock;
+use firn_x509::handshake::certificate_reason;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
@@ -114,6 +115,9 @@ fn explain(error: &legacy::Error) -> String {
     let mut reasons = Vec::new();
     let mut source = error.source();
     while let Some(reason) = source {
+        if let Some(text) = certificate_reason(reason) {
+            return text;
+        }
         let text = reason.to_string();
         // Many wrappers repeat what they wrap.
         if !reasons.iter().any(|known: &String| known.contains(&text)) {

@@ -20,10 +20,9 @@ pub use listener::{TlsConfigs, TlsListener};
 pub use rustls::server::ServerConfig;
 pub use settings::{Cipher, ClientAuth, Curve, TlsFiles, TlsSettings, TlsVersion};
 
+use firn_x509::key_pair::certified_key;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 
@@ -37,9 +36,6 @@ pub enum TlsError {
     /// Certificate or key cannot be used.
     #[error("failed to load X509KeyPair: {0}")]
     KeyPair(String),
-    /// The authorities of clients cannot be used.
-    #[error("client CA's cannot be used: {0}")]
-    Authorities(String),
     /// Authorities are given and nothing asks for certificates.
     #[error("client CA's have been configured without a Client Auth Policy")]
     NoPolicy,
@@ -57,16 +53,16 @@ pub fn server_config(
         return Err(TlsError::NoPolicy);
     }
     let provider = Arc::new(provider(settings)?);
-    let key = key_pair(&provider, files)?;
+    let key = certified_key(&files.cert, &files.key).map_err(TlsError::KeyPair)?;
     let versions: Vec<_> = [(TlsVersion::V13, &TLS13), (TlsVersion::V12, &TLS12)]
         .into_iter()
         .filter(|(version, _)| (settings.min_version..=settings.max_version).contains(version))
         .map(|(_, version)| version)
         .collect();
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|e| TlsError::NothingLeft(format!("no TLS version can be used: {e}")))?;
-    let builder = match client::verifier(settings, files, provider)? {
+    let builder = match client::verifier(settings, files) {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
@@ -102,40 +98,4 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
         }
     }
     Ok(provider)
-}
-
-/// The certificate with its key, which must be a pair.
-fn key_pair(provider: &CryptoProvider, files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
-    let failed = |why: &str| TlsError::KeyPair(why.to_owned());
-    let chain = certificates(&files.cert).map_err(|e| failed(&e))?;
-    if chain.is_empty() {
-        return Err(failed(match PrivateKeyDer::from_pem_slice(&files.cert) {
-            Ok(_) => {
-                "tls: failed to find certificate PEM data in certificate input, but did find a \
-                 private key; PEM inputs may have been switched"
-            }
-            Err(_) => "tls: failed to find any PEM data in certificate input",
-        }));
-    }
-    let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|e| {
-        failed(match (e, certificates(&files.key)) {
-            (_, Ok(found)) if !found.is_empty() => {
-                "tls: found a certificate rather than a key in the PEM for the private key"
-            }
-            (rustls::pki_types::pem::Error::NoItemsFound, _) => {
-                "tls: failed to find any PEM data in key input"
-            }
-            _ => "tls: failed to parse private key",
-        })
-    })?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {
-        rustls::Error::InconsistentKeys(_) => failed("tls: private key does not match public key"),
-        e => failed(&format!("tls: {e}")),
-    })
-}
-
-/// The certificates in `pem`.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
-    all.map_err(|e| format!("tls: malformed PEM data: {e}"))
 }

@@ -69,7 +69,9 @@ impl Certificate {
         }
         let inner = fields.read(SEQUENCE);
         let inner = inner.ok_or("malformed signature algorithm identifier")?;
-        let named = body.read(SEQUENCE).ok_or("malformed algorithm identifier")?;
+        let named = body
+            .read(SEQUENCE)
+            .ok_or("malformed algorithm identifier")?;
         if inner != named {
             return Err("inner and outer signature algorithm identifiers don't match".into());
         }

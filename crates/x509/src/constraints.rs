@@ -8,6 +8,7 @@ use super::certificate::Malformed;
 use super::der::{self, Der, SEQUENCE};
 use super::extensions::{AlternativeNames, ascii, ip};
 use super::uri;
+use std::fmt;
 use std::net::IpAddr;
 
 /// The constraints of one authority.
@@ -148,7 +149,9 @@ impl Network {
         // Ones, then zeros.
         match bits.leading_ones() + bits.trailing_zeros() >= u128::BITS {
             true => Ok(network),
-            false => Err(Malformed(format!("IP constraint contained invalid mask {mask}"))),
+            false => Err(Malformed(format!(
+                "IP constraint contained invalid mask {mask}"
+            ))),
         }
     }
 
@@ -156,6 +159,12 @@ impl Network {
         let mask = bits(self.mask);
         let is_kind = self.address.is_ipv4() == ip.is_ipv4();
         is_kind && bits(self.address) & mask == bits(ip) & mask
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, bits(self.mask).leading_ones())
     }
 }
 
@@ -251,7 +260,7 @@ struct Kind<'c, C> {
     budget: &'c mut ComparisonBudget,
 }
 
-impl<'c, C> Kind<'c, C> {
+impl<'c, C: fmt::Display> Kind<'c, C> {
     fn new(
         title: &'static str,
         permitted: &'c [C],
@@ -273,15 +282,20 @@ impl<'c, C> Kind<'c, C> {
         text: &str,
         is_within: impl Fn(&C, &N, bool) -> bool,
     ) -> Result<(), String> {
-        self.budget.spend(self.permitted.len() + self.excluded.len())?;
+        self.budget
+            .spend(self.permitted.len() + self.excluded.len())?;
         let title = self.title;
         let is_permitted = self.permitted.iter().any(|c| is_within(c, name, false));
         if !self.permitted.is_empty() && !is_permitted {
-            return Err(format!("{title} {text:?} is not permitted by any constraint"));
+            return Err(format!(
+                "{title} {text:?} is not permitted by any constraint"
+            ));
         }
-        match self.excluded.iter().any(|c| is_within(c, name, true)) {
-            true => Err(format!("{title} {text:?} is excluded by constraint")),
-            false => Ok(()),
+        match self.excluded.iter().find(|c| is_within(c, name, true)) {
+            Some(by) => Err(format!(
+                "{title} {text:?} is excluded by constraint \"{by}\""
+            )),
+            None => Ok(()),
         }
     }
 }
@@ -336,11 +350,13 @@ fn constrained_host(uri: &str) -> Result<String, String> {
         }
         _ => &host,
     };
-    match name.starts_with('[') || name.parse::<IpAddr>().is_ok() {
-        true => Err(format!(
-            "URI with IP ({uri:?}) cannot be matched against constraints"
-        )),
-        false => Ok(name.to_owned()),
+    if name.starts_with('[') || name.parse::<IpAddr>().is_ok() {
+        let why = "cannot be matched against constraints";
+        return Err(format!("URI with IP ({uri:?}) {why}"));
+    }
+    match uri::is_domain(name, false) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("cannot parse URI {uri:?}")),
     }
 }
 

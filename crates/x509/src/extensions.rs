@@ -194,7 +194,9 @@ fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, Malformed> 
         match name.tag {
             EMAIL => {
                 let text = ascii(name.content);
-                names.emails.push(text.ok_or("SAN rfc822Name is malformed")?);
+                names
+                    .emails
+                    .push(text.ok_or("SAN rfc822Name is malformed")?);
             }
             DNS => {
                 let text = ascii(name.content);

@@ -5,10 +5,11 @@
 //! with RSA keys of at most [`RSA_BITS_MAX`], and prove that it has the key of the first one.
 
 use super::key::{EllipticCurve, Hash, PublicKey, SignatureKind};
-use super::{Certificate, CertificatePool, Purpose, Refused, Trust, verify};
+use super::{Certificate, CertificatePool, Malformed, Purpose, Refused, Trust, verify};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+use std::io;
 use std::sync::Arc;
 
 /// Bits of an RSA key that a peer may send.
@@ -28,53 +29,78 @@ pub const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::ECDSA_NISTP521_SHA512,
 ];
 
-/// Why certificates of a peer are not accepted.
+/// Why certificates of a peer are not accepted, with the text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerRefused {
-    /// A certificate cannot be parsed.
-    #[error("tls: failed to parse certificate of the peer: {0}")]
-    Malformed(#[from] super::Malformed),
+    /// A certificate of a server cannot be parsed.
+    #[error("tls: failed to parse certificate from server: {0}")]
+    MalformedOfServer(Malformed),
+    /// A certificate of a client cannot be parsed.
+    #[error("tls: failed to parse client certificate: {0}")]
+    MalformedOfClient(Malformed),
     /// An RSA key is too large.
-    #[error("tls: peer sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
-    LargeKey,
+    #[error("tls: {0} sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
+    LargeKey(Purpose),
     /// The first key cannot sign handshakes.
-    #[error("tls: certificate of the peer contains an unsupported type of public key{0}")]
-    UselessKey(String),
+    #[error("tls: {0}'s certificate contains an unsupported type of public key: {1}")]
+    UselessKey(Purpose, &'static str),
     /// The certificate is not trusted.
     #[error("tls: failed to verify certificate: {0}")]
     Untrusted(#[from] Refused),
+    /// The handshake is not signed by the first key.
+    #[error("tls: invalid signature by the peer's certificate: {0}")]
+    WrongSignature(String),
 }
 
 impl From<PeerRefused> for Error {
     fn from(why: PeerRefused) -> Self {
-        Self::InvalidCertificate(match why {
-            PeerRefused::Malformed(_) => CertificateError::BadEncoding,
-            why => CertificateError::Other(OtherError(Arc::new(why))),
-        })
+        let why = OtherError(Arc::new(why));
+        Self::InvalidCertificate(CertificateError::Other(why))
+    }
+}
+
+/// The text about the peer's certificates in the error of a handshake, if they are the reason. An
+/// error of rustls shows it inside the names of its types.
+pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut error = error;
+    while let Some(inner) = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+    {
+        error = inner;
+    }
+    match error.downcast_ref::<Error>()? {
+        Error::InvalidCertificate(CertificateError::Other(why)) => Some(why.to_string()),
+        _ => None,
     }
 }
 
 /// Certificates that a peer sent.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
+    purpose: Purpose,
     leaf: Certificate,
     intermediates: CertificatePool,
 }
 
 impl PeerCertificates {
-    /// Parses them, and checks their keys.
+    /// Parses those of a server or a client, and checks their keys.
     pub fn read(
+        purpose: Purpose,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
     ) -> Result<Self, PeerRefused> {
-        let leaf = Certificate::parse(leaf)?;
-        let intermediates = CertificatePool::of_der(intermediates)?;
+        let malformed = match purpose {
+            Purpose::Server => PeerRefused::MalformedOfServer,
+            Purpose::Client => PeerRefused::MalformedOfClient,
+        };
         let peer = Self {
-            leaf,
-            intermediates,
+            purpose,
+            leaf: Certificate::parse(leaf).map_err(malformed)?,
+            intermediates: CertificatePool::of_der(intermediates).map_err(malformed)?,
         };
         match peer.has_large_key() {
-            true => Err(PeerRefused::LargeKey),
+            true => Err(PeerRefused::LargeKey(purpose)),
             false => Ok(peer),
         }
     }
@@ -89,7 +115,6 @@ impl PeerCertificates {
     pub fn check(
         &self,
         roots: &CertificatePool,
-        purpose: Purpose,
         host: Option<&str>,
         now: UnixTime,
     ) -> Result<(), Refused> {
@@ -97,7 +122,7 @@ impl PeerCertificates {
             roots,
             intermediates: &self.intermediates,
             host,
-            purpose,
+            purpose: self.purpose,
             now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         };
         verify(&self.leaf, &trust)
@@ -106,8 +131,8 @@ impl PeerCertificates {
     /// Checks that the first key can sign handshakes.
     pub fn check_key(&self) -> Result<(), PeerRefused> {
         match &self.leaf.key {
-            PublicKey::Useless(kind) => Err(PeerRefused::UselessKey(format!(": {kind}"))),
-            PublicKey::Unknown => Err(PeerRefused::UselessKey(String::new())),
+            PublicKey::Useless(kind) => Err(PeerRefused::UselessKey(self.purpose, kind)),
+            PublicKey::Unknown => Err(PeerRefused::UselessKey(self.purpose, "<nil>")),
             _ => Ok(()),
         }
     }
@@ -136,13 +161,13 @@ impl ServerCertVerifier for ServerCheck {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let peer = PeerCertificates::read(leaf, intermediates)?;
+        let peer = PeerCertificates::read(Purpose::Server, leaf, intermediates)?;
         if let Some(roots) = &self.roots {
             let host = match &self.server_name {
                 Some(name) => name.clone(),
                 None => name.to_str().into_owned(),
             };
-            let checked = peer.check(roots, Purpose::Server, Some(&host), now);
+            let checked = peer.check(roots, Some(&host), now);
             checked.map_err(PeerRefused::from)?;
         }
         peer.check_key()?;
@@ -196,9 +221,11 @@ fn check_signature(
     signature: &DigitallySignedStruct,
     is_tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
-    let certificate = Certificate::parse(certificate).map_err(PeerRefused::from)?;
-    let refused = || Error::InvalidCertificate(CertificateError::BadSignature);
-    let (kind, curve) = scheme_parts(signature.scheme).ok_or_else(refused)?;
+    let refused = |why: String| Error::from(PeerRefused::WrongSignature(why));
+    let certificate = Certificate::parse(certificate).map_err(|e| refused(e.to_string()))?;
+    let scheme = signature.scheme;
+    let unsupported = || refused(format!("unsupported algorithm {scheme:?}"));
+    let (kind, curve) = scheme_parts(scheme).ok_or_else(unsupported)?;
     if is_tls13 {
         let is_old = matches!(kind, SignatureKind::Rsa(_));
         let is_of_curve = match (&certificate.key, curve) {
@@ -206,11 +233,11 @@ fn check_signature(
             _ => true,
         };
         if is_old || !is_of_curve {
-            return Err(refused());
+            return Err(unsupported());
         }
     }
     let checked = certificate.key.check(kind, message, signature.signature());
-    checked.map_err(|_| refused())?;
+    checked.map_err(|e| refused(e.to_string()))?;
     Ok(HandshakeSignatureValid::assertion())
 }
 
@@ -224,15 +251,9 @@ fn scheme_parts(scheme: SignatureScheme) -> Option<(SignatureKind, Option<Ellipt
         SignatureScheme::RSA_PKCS1_SHA256 => (Rsa(Hash::Sha256), None),
         SignatureScheme::RSA_PKCS1_SHA384 => (Rsa(Hash::Sha384), None),
         SignatureScheme::RSA_PKCS1_SHA512 => (Rsa(Hash::Sha512), None),
-        SignatureScheme::ECDSA_NISTP256_SHA256 => {
-            (Ecdsa(Hash::Sha256), Some(EllipticCurve::P256))
-        }
-        SignatureScheme::ECDSA_NISTP384_SHA384 => {
-            (Ecdsa(Hash::Sha384), Some(EllipticCurve::P384))
-        }
-        SignatureScheme::ECDSA_NISTP521_SHA512 => {
-            (Ecdsa(Hash::Sha512), Some(EllipticCurve::P521))
-        }
+        SignatureScheme::ECDSA_NISTP256_SHA256 => (Ecdsa(Hash::Sha256), Some(EllipticCurve::P256)),
+        SignatureScheme::ECDSA_NISTP384_SHA384 => (Ecdsa(Hash::Sha384), Some(EllipticCurve::P384)),
+        SignatureScheme::ECDSA_NISTP521_SHA512 => (Ecdsa(Hash::Sha512), Some(EllipticCurve::P521)),
         SignatureScheme::ED25519 => (Ed25519, None),
         _ => return None,
     })

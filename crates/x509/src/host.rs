@@ -73,9 +73,7 @@ fn is_label(label: &str) -> bool {
 fn refused_address(valid: &[IpAddr], wanted: &str) -> Refused {
     if valid.is_empty() {
         let why = "because it doesn't contain any IP SANs";
-        return Refused::Host(format!(
-            "cannot validate certificate for {wanted} {why}"
-        ));
+        return Refused::Host(format!("cannot validate certificate for {wanted} {why}"));
     }
     refused(valid, "IP SANs", wanted)
 }

@@ -23,7 +23,6 @@ const DSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 4, 3];
 const ISO_RSA_SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1d];
 const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-const X25519: &[u8] = &[0x2b, 0x65, 0x6e];
 const DSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x38, 4, 1];
 const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
 const P224: &[u8] = &[0x2b, 0x81, 4, 0, 0x21];
@@ -101,7 +100,7 @@ pub(crate) enum SignatureRefused {
     LargeKey(usize),
     #[error("crypto/rsa: public modulus or exponent is invalid")]
     BadKey,
-    #[error("{0} verification failure")]
+    #[error("{0}")]
     Wrong(&'static str),
 }
 
@@ -226,14 +225,9 @@ impl PublicKey {
                 _ => Err("RSA key missing NULL parameters"),
             },
             ECDSA => ecdsa_key(Der::new(algorithm.parameters), bytes),
-            ED25519 | X25519 if has_parameters => {
-                Err("Ed25519 or X25519 key encoded with illegal parameters")
-            }
-            ED25519 | X25519 if bytes.len() != 32 => {
-                Err("wrong Ed25519 or X25519 public key size")
-            }
+            ED25519 if has_parameters => Err("Ed25519 key encoded with illegal parameters"),
+            ED25519 if bytes.len() != 32 => Err("wrong Ed25519 public key size"),
             ED25519 => Ok(Self::Ed25519(bytes.to_vec())),
-            X25519 => Ok(Self::Useless("X25519")),
             DSA => dsa_key(Der::new(algorithm.parameters), Der::new(bytes)),
             _ => Ok(Self::Unknown),
         }
@@ -263,20 +257,22 @@ impl PublicKey {
             (SignatureKind::Unsupported, _) | (_, Self::Useless(_) | Self::Unknown) => {
                 Err(SignatureRefused::Unsupported)
             }
-            (SignatureKind::Rsa(hash), Self::Rsa(key)) => {
-                key.check_pkcs1(hash, message, signature)
-            }
+            (SignatureKind::Rsa(hash), Self::Rsa(key)) => key.check_pkcs1(hash, message, signature),
             (SignatureKind::RsaPss(hash), Self::Rsa(key)) => {
                 key.check_pss(hash, message, signature)
             }
             (SignatureKind::Ecdsa(hash), Self::Ecdsa(curve, point)) => {
-                let key = EcdsaCheck { curve: *curve, hash, point };
+                let key = EcdsaCheck {
+                    curve: *curve,
+                    hash,
+                    point,
+                };
                 key.check(message, signature)
             }
             (SignatureKind::Ed25519, Self::Ed25519(key)) => {
                 let key = UnparsedPublicKey::new(&by_ring::ED25519, key);
                 let checked = key.verify(message, signature);
-                checked.map_err(|_| SignatureRefused::Wrong("Ed25519"))
+                checked.map_err(|_| SignatureRefused::Wrong("x509: Ed25519 verification failure"))
             }
             _ => Err(SignatureRefused::OtherKind),
         }
@@ -319,7 +315,10 @@ impl RsaKey {
     }
 
     fn bits(&self) -> usize {
-        let zeros = self.modulus.first().map_or(0, |first| first.leading_zeros());
+        let zeros = self
+            .modulus
+            .first()
+            .map_or(0, |first| first.leading_zeros());
         (8 * self.modulus.len()).saturating_sub(zeros as usize)
     }
 
@@ -400,7 +399,7 @@ impl RsaKey {
             e: &self.exponent,
         };
         let checked = key.verify(algorithm, message, signature);
-        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa:"))
+        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
     }
 
     /// Checks by RustCrypto.
@@ -415,7 +414,7 @@ impl RsaKey {
         let key = RsaPublic::new_with_size_limits(modulus, exponent, RSA_BITS_MIN..=RSA_BITS_MAX);
         let key = key.map_err(|_| SignatureRefused::BadKey)?;
         let checked = key.verify(scheme, hashed.as_ref(), signature);
-        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa:"))
+        checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
     }
 }
 
@@ -435,7 +434,9 @@ impl EcdsaCheck<'_> {
             }
             None => self.is_right(self.hash.of(message).as_ref(), signature),
         };
-        is_right.then_some(()).ok_or(SignatureRefused::Wrong("x509: ECDSA"))
+        is_right
+            .then_some(())
+            .ok_or(SignatureRefused::Wrong("x509: ECDSA verification failure"))
     }
 
     fn is_right(&self, hash: &[u8], signature: &[u8]) -> bool {

@@ -3,9 +3,11 @@
 //!
 //! Invariant: the key belongs to the first certificate.
 
+use super::Certificate;
+use super::key::PublicKey;
 use super::pem::PemBlocks;
 use super::signers::signing_key;
-use super::Certificate;
+use rustls::SignatureAlgorithm;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
@@ -16,6 +18,17 @@ pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Certified
     let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
     let leaf = Certificate::parse(leaf).map_err(|e| e.to_string())?;
     let key = signing_key(&key)?;
+    let kind = match &leaf.key {
+        PublicKey::Rsa(_) => SignatureAlgorithm::RSA,
+        PublicKey::Ecdsa(..) => SignatureAlgorithm::ECDSA,
+        PublicKey::Ed25519(_) => SignatureAlgorithm::ED25519,
+        PublicKey::Useless(_) | PublicKey::Unknown => {
+            return Err("tls: unknown public key algorithm".to_owned());
+        }
+    };
+    if key.algorithm() != kind {
+        return Err("tls: private key type does not match public key type".to_owned());
+    }
     match key.public_key() {
         Some(own) if own.as_ref() == leaf.key_info => Ok(CertifiedKey::new(chain, key)),
         _ => Err("tls: private key does not match public key".to_owned()),

@@ -85,13 +85,20 @@ fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|b| *b == b'\n') {
         Some(end) => {
             let line = text.get(..end).unwrap_or_default();
-            (line.strip_suffix(b"\r").unwrap_or(line), text.get(end + 1..))
+            (
+                line.strip_suffix(b"\r").unwrap_or(line),
+                text.get(end + 1..),
+            )
         }
         None => (text, None),
     };
     let rest = rest.unwrap_or_default();
     let kept = line.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
-    (line.get(..kept.map_or(0, |last| last + 1)).unwrap_or_default(), rest)
+    (
+        line.get(..kept.map_or(0, |last| last + 1))
+            .unwrap_or_default(),
+        rest,
+    )
 }
 
 fn find(text: &[u8], word: &[u8]) -> Option<usize> {
@@ -118,7 +125,10 @@ mod tests {
             ("-----BEGIN A-----\nYWJj\n-----END A-----\n", &[a][..]),
             ("-----BEGIN A-----\r\nYWJj\r\n-----END A-----\r\n", &[a]),
             ("-----BEGIN A-----\nYW\n Jj\t\n-----END A-----", &[a]),
-            ("text\n-----BEGIN A-----\nYWJj\n-----END A----- \nmore", &[a]),
+            (
+                "text\n-----BEGIN A-----\nYWJj\n-----END A----- \nmore",
+                &[a],
+            ),
             // Not at the beginning of a line, with text behind its end, with another end.
             ("x-----BEGIN A-----\nYWJj\n-----END A-----\n", &[]),
             ("-----BEGIN A-----\nYWJj\n-----END A-----x\n", &[]),

@@ -179,7 +179,10 @@ impl<'c> PolicyGraph<'c> {
     }
 
     fn remove_leaf(&mut self, policy: &[u8]) {
-        let found = self.depths.last_mut().and_then(|leaves| leaves.remove(policy));
+        let found = self
+            .depths
+            .last_mut()
+            .and_then(|leaves| leaves.remove(policy));
         if let Some(index) = found {
             self.detach(index);
         }
@@ -204,7 +207,11 @@ impl<'c> PolicyGraph<'c> {
         for depth in (1..self.depths.len().saturating_sub(1)).rev() {
             let nodes = &self.nodes;
             let without = |index: &usize| nodes[*index].children.is_empty();
-            let gone: Vec<_> = self.depths[depth].values().copied().filter(without).collect();
+            let gone: Vec<_> = self.depths[depth]
+                .values()
+                .copied()
+                .filter(without)
+                .collect();
             self.depths[depth].retain(|_, index| !gone.contains(index));
             for index in gone {
                 self.detach(index);

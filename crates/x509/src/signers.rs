@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rsa::pkcs1::DecodeRsaPrivateKey;
 use rsa::rand_core::{TryCryptoRng, TryRng};
 use rsa::traits::PublicKeyParts;
-use rsa::{Pkcs1v15Sign, Pss, PrivateKey};
+use rsa::{Pkcs1v15Sign, PrivateKey, Pss};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{
     PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,

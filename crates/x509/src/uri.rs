@@ -44,9 +44,7 @@ fn scheme(uri: &str) -> Option<(&str, &str)> {
     let starts = uri.starts_with(|c: char| c.is_ascii_alphabetic());
     match end {
         Some(0) if uri.starts_with(':') => None,
-        Some(end) if starts && uri[end..].starts_with(':') => {
-            Some((&uri[..end], &uri[end + 1..]))
-        }
+        Some(end) if starts && uri[end..].starts_with(':') => Some((&uri[..end], &uri[end + 1..])),
         _ => Some(("", uri)),
     }
 }
@@ -87,9 +85,8 @@ fn is_v6(address: &str) -> Option<bool> {
 
 /// Decodes a host, in which only bytes above ASCII and `%` may be escaped.
 fn unescape(host: &str) -> Option<Cow<'_, str>> {
-    let is_allowed = |b: u8| {
-        b.is_ascii_alphanumeric() || HOST_MARKS.contains(&b) || b == b'%' || !b.is_ascii()
-    };
+    let is_allowed =
+        |b: u8| b.is_ascii_alphanumeric() || HOST_MARKS.contains(&b) || b == b'%' || !b.is_ascii();
     if !host.bytes().all(is_allowed) {
         return None;
     }
@@ -205,7 +202,11 @@ mod tests {
             (".", true, false),
             ("a b", false, false),
         ] {
-            assert_eq!(is_domain(text, is_constraint), expected, "{text} {is_constraint}");
+            assert_eq!(
+                is_domain(text, is_constraint),
+                expected,
+                "{text} {is_constraint}"
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ use super::host::check_host;
 use super::policies::are_policies_valid;
 use super::validity::rfc3339;
 use super::{Certificate, CertificatePool};
+use std::fmt;
 
 /// Candidates for a place in a chain that are considered, as in Go.
 const CHECKS_MAX: usize = 100;
@@ -16,13 +17,22 @@ const CHECKS_MAX: usize = 100;
 /// Comparisons of names with constraints.
 pub const COMPARISONS_MAX: usize = 1_000_000;
 
-/// The use of a certificate.
+/// The use of a certificate: the side of TLS that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Of the server in TLS.
     Server,
     /// Of the client in TLS.
     Client,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        })
+    }
 }
 
 /// What a certificate is judged by.
@@ -73,9 +83,7 @@ pub enum Refused {
     #[error("x509: no valid chains built: {0}")]
     NoValidChains(String),
     /// Too many candidates.
-    #[error(
-        "x509: signature check attempts limit reached while verifying certificate chain"
-    )]
+    #[error("x509: signature check attempts limit reached while verifying certificate chain")]
     TooManyChecks,
 }
 
@@ -120,7 +128,9 @@ fn check_valid(certificate: &Certificate, place: Place, now: i64) -> Result<(), 
     };
     if now < validity.not_before || now > validity.not_after {
         let (now, limit) = (rfc3339(now), rfc3339(limit));
-        return Err(Refused::Expired(format!("current time {now} is {side} {limit}")));
+        return Err(Refused::Expired(format!(
+            "current time {now} is {side} {limit}"
+        )));
     }
     let is_ca = extensions.basic.is_some_and(|basic| basic.is_ca);
     let path_length_max = extensions.basic.and_then(|basic| basic.path_length_max);
@@ -262,7 +272,8 @@ fn check_signer(
         None => parent.version < 3,
     };
     if !is_authority || extensions.refuses_signing {
-        let why = "x509: invalid signature: parent certificate cannot sign this kind of certificate";
+        let why =
+            "x509: invalid signature: parent certificate cannot sign this kind of certificate";
         return Err(Some(why.to_owned()));
     }
     let kind = child.signature_kind;
