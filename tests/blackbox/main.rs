@@ -7,6 +7,7 @@ mod agent;
 mod aggregation;
 mod alerting;
 mod blocks;
+mod certificates;
 mod command_line;
 mod compare;
 mod configs;

@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, Request, Response, header};
 use firn_model::budget::Budget;
+use firn_x509::handshake::certificate_reason;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -71,7 +72,8 @@ pub(super) fn serve<A: Accept>(
             Ok(Ok((stream, Protocol::Http2))) => http2::serve(stream, peer, &site, stopping).await,
             Ok(Err(e)) => {
                 site.metrics.handshakes_failed.inc();
-                tracing::debug!(error = %e, %peer, "TLS handshake failed");
+                let error = certificate_reason(&e).unwrap_or_else(|| e.to_string());
+                tracing::debug!(error, %peer, "TLS handshake failed");
             }
             Err(_) => {
                 site.metrics.handshakes_failed.inc();
