@@ -11,6 +11,8 @@ mod format;
 #[path = "tsdb_seeds.rs"]
 mod tsdb_seeds;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use firn_model::batch::Batch;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim;
@@ -93,7 +95,10 @@ fn pushed_metadata() -> Vec<u8> {
         help: "It counts.",
         unit: "seconds",
     };
-    let entries = [said("a_total", MetricType::Counter), said("b", MetricType::Gauge)];
+    let entries = [
+        said("a_total", MetricType::Counter),
+        said("b", MetricType::Gauge),
+    ];
     file::encode(entries.into_iter().map(|said| (&tenant, said)))
 }
 
@@ -132,6 +137,7 @@ fn main() -> std::io::Result<()> {
     write(dir, "tsdb_block", tsdb_seeds::blocks())?;
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;
     write(dir, "tsdb_head", tsdb_seeds::heads())?;
+    write(dir, "certificates", certificates())?;
     let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
     write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))
@@ -148,6 +154,17 @@ fn write(
         std::fs::write(dir.join(format!("seed-{number}")), seed)?;
     }
     Ok(())
+}
+
+/// The first certificate of each example of a rule, and texts of PEM.
+fn certificates() -> impl Iterator<Item = Vec<u8>> {
+    let examples = include_str!("../../crates/x509/tests/rules.jsonl").lines();
+    let leaves = examples.filter_map(|line| {
+        let (_, chain) = line.split_once("\"chain\":[\"")?;
+        BASE64_STANDARD.decode(chain.split('"').next()?).ok()
+    });
+    let pairs = include_str!("../../crates/x509/tests/pairs.jsonl").lines();
+    leaves.chain(pairs.map(|line| line.replace("\\n", "\n").into_bytes()))
 }
 
 /// Requests of OTLP with a point of each kind.

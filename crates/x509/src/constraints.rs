@@ -467,4 +467,21 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         }
     }
+
+    #[test]
+    fn comparisons_are_limited() {
+        let (permitted, name) = (["a".to_owned(), "b".to_owned()], "b".to_owned());
+        for (rest, expected) in [
+            (2, Ok(())),
+            (
+                1,
+                Err("too many comparisons of names with name constraints"),
+            ),
+        ] {
+            let mut budget = ComparisonBudget(rest);
+            let mut kind = Kind::new("DNS name", &permitted, &[], &mut budget);
+            let found = kind.check(&name, &name, is_host_within);
+            assert_eq!(found, expected.map_err(str::to_owned), "{rest}");
+        }
+    }
 }

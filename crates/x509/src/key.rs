@@ -283,7 +283,7 @@ fn ecdsa_key(mut parameters: Der<'_>, point: &[u8]) -> Result<PublicKey, &'stati
     const UNCOMPRESSED: u8 = 4;
     let oid = parameters.oid().ok_or("invalid ECDSA parameters")?;
     if oid == P224 {
-        return Ok(PublicKey::Useless("ECDSA P-224"));
+        return Ok(PublicKey::Useless("ECDSA P-224, use P-256"));
     }
     let curve = EllipticCurve::named(oid).ok_or("unsupported elliptic curve")?;
     match point.first() == Some(&UNCOMPRESSED) && curve.has_point(point) {

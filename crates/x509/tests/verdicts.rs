@@ -3,6 +3,7 @@
 //! A line of `rules.jsonl` is an example of one rule, and a line of `random.jsonl` a random chain:
 //! the text of `ca_file`, the certificates of a peer in DER, and Go's error, which is empty for
 //! accepted ones. A line of `pairs.jsonl` is a certificate and a key. All verdicts are of one time.
+//! Lines of `differences.jsonl` are accepted by Go, and their verdict is the beginning of Firn's error.
 //!
 //! `FIRN_VERDICTS` names a file with more random chains.
 
@@ -84,4 +85,18 @@ fn random_chains_are_judged_as_go_judges_them() {
 #[test]
 fn key_pairs_are_read_as_go_reads_them() {
     check(include_str!("pairs.jsonl"), true, pair_verdict);
+}
+
+#[test]
+fn rare_certificates_are_refused_with_a_reason() {
+    for line in include_str!("differences.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).expect("JSON");
+        let verdict = match case["key"].is_null() {
+            true => chain_verdict(&case),
+            false => pair_verdict(&case),
+        };
+        let found = verdict.expect_err("a refusal");
+        let expected = text(&case, "verdict");
+        assert!(found.starts_with(expected), "{}: {found}", case["name"]);
+    }
 }
