@@ -4,7 +4,7 @@
 #![no_main]
 
 use firn_x509::key_pair::certified_key;
-use firn_x509::{Certificate, CertificatePool, Purpose, Trust, verify};
+use firn_x509::{X509Certificate, CertificatePool, Purpose, Trust, verify};
 
 /// A time at which most seeds are valid.
 const NOW: i64 = 1_800_000_000;
@@ -29,7 +29,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 
 fn judge(chain: &[&[u8]]) {
     let all = CertificatePool::of_parsable(chain);
-    let Some(leaf) = chain.iter().find_map(|der| Certificate::parse(der).ok()) else {
+    let Some(leaf) = chain.iter().find_map(|der| X509Certificate::parse(der).ok()) else {
         return;
     };
     let (none, last) = (CertificatePool::default(), chain.iter().rev().take(1));

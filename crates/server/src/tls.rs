@@ -6,8 +6,8 @@
 //!                                       ` client: who may be at the other end
 //! ```
 //!
-//! Invariant: what was built is whole: the key belongs to the certificate, every authority was
-//! read, and some cipher suite is left. Words are those of Prometheus's exporter-toolkit and of
+//! Invariant: what was built is whole: the key belongs to the certificate, and some cipher suite is
+//! left. Authorities that cannot be read are skipped, as in Go. Words are those of Prometheus's exporter-toolkit and of
 //! Go's TLS, which users know.
 //!
 //! Reading files, and noticing that they changed, is left to the binary.

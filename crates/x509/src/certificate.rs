@@ -1,9 +1,9 @@
 //! A certificate, parsed as strictly as Go's `x509.ParseCertificate`.
 //!
-//! Invariant: fields that are parsed are valid by themselves: strings have their alphabet, extensions
-//! appear once. Certificates that Go cannot parse are [`Malformed`], with Go's text.
+//! Invariant: each parsed field is valid by itself: strings have their alphabet, extensions appear
+//! once. Certificates that Go cannot parse are [`MalformedCertificate`], with Go's text.
 
-use super::der::{self, Bits, Der, INTEGER, OID, SEQUENCE, SET};
+use super::der::{self, BitString, Der, INTEGER, OID, SEQUENCE, SET};
 use super::extensions::Extensions;
 use super::key::{PublicKey, SignatureKind};
 use super::validity::Validity;
@@ -17,9 +17,9 @@ const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 /// Why bytes are no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("x509: {0}")]
-pub struct Malformed(pub String);
+pub struct MalformedCertificate(pub String);
 
-impl From<&str> for Malformed {
+impl From<&str> for MalformedCertificate {
     fn from(reason: &str) -> Self {
         Self(reason.to_owned())
     }
@@ -27,7 +27,7 @@ impl From<&str> for Malformed {
 
 /// A certificate.
 #[derive(Clone, Debug)]
-pub struct Certificate {
+pub struct X509Certificate {
     pub(crate) raw: Vec<u8>,
     /// The part that is signed.
     pub(crate) signed: Vec<u8>,
@@ -52,9 +52,9 @@ pub(crate) struct DistinguishedSubject {
     pub organization: Option<String>,
 }
 
-impl Certificate {
+impl X509Certificate {
     /// Parses DER without trailing bytes.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, MalformedCertificate> {
         let mut outer = Der::new(bytes);
         let whole = outer.whole(SEQUENCE);
         let whole = whole.ok_or("malformed certificate")?;
@@ -135,7 +135,7 @@ impl<'d> AlgorithmId<'d> {
     }
 }
 
-fn version(fields: &mut Der<'_>) -> Result<i64, Malformed> {
+fn version(fields: &mut Der<'_>) -> Result<i64, MalformedCertificate> {
     let given = fields.optional(der::nested(0)).ok_or("malformed version")?;
     let Some(mut given) = given else {
         return Ok(1);
@@ -149,7 +149,7 @@ fn version(fields: &mut Der<'_>) -> Result<i64, Malformed> {
 }
 
 /// A distinguished name.
-fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, Malformed> {
+fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertificate> {
     let whole = fields.whole(SEQUENCE);
     let whole = whole.ok_or("malformed issuer")?;
     let mut subject = DistinguishedSubject {
@@ -167,7 +167,7 @@ fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, Malformed> {
             let value = attribute.any();
             let value = value.ok_or("invalid RDNSequence: invalid attribute value")?;
             let text = text(value.tag, value.content).map_err(|e| {
-                Malformed(format!("invalid RDNSequence: invalid attribute value: {e}"))
+                MalformedCertificate(format!("invalid RDNSequence: invalid attribute value: {e}"))
             })?;
             match kind {
                 COMMON_NAME => subject.common_name = text,
@@ -224,16 +224,16 @@ fn two_byte_text(bytes: &[u8]) -> Option<String> {
     units.map(one).collect()
 }
 
-fn key(mut der: Der<'_>) -> Result<PublicKey, Malformed> {
+fn key(mut der: Der<'_>) -> Result<PublicKey, MalformedCertificate> {
     let algorithm = der.open(SEQUENCE);
     let algorithm = algorithm.ok_or("malformed public key algorithm identifier")?;
     let algorithm = AlgorithmId::read(algorithm)?;
-    let bits: Bits<'_> = der.bits().ok_or("malformed subjectPublicKey")?;
+    let bits: BitString<'_> = der.bits().ok_or("malformed subjectPublicKey")?;
     Ok(PublicKey::read(algorithm, &bits.right_aligned())?)
 }
 
 /// The extensions, which only version 3 has. Version 1 may be followed by anything.
-fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, Malformed> {
+fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, MalformedCertificate> {
     if version == 1 {
         return Ok(Extensions::default());
     }
@@ -256,7 +256,7 @@ fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, Malforme
         if found.iter().any(|known| known.oid == one.oid) {
             let oid = dotted(one.oid);
             let why = format!("certificate contains duplicate extension with OID \"{oid}\"");
-            return Err(Malformed(why));
+            return Err(MalformedCertificate(why));
         }
         found.push(one);
     }

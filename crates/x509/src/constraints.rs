@@ -3,8 +3,8 @@
 //!
 //! Go searches sorted constraints; this compares them one by one, within a budget.
 
-use super::Certificate;
-use super::certificate::Malformed;
+use super::X509Certificate;
+use super::certificate::MalformedCertificate;
 use super::der::{self, Der, SEQUENCE};
 use super::extensions::{AlternativeNames, ascii, ip};
 use super::uri;
@@ -23,12 +23,12 @@ struct Subtrees {
     dns: Vec<String>,
     emails: Vec<String>,
     uris: Vec<String>,
-    ips: Vec<Network>,
+    ips: Vec<IpNetwork>,
 }
 
 /// Addresses with the same first bits.
 #[derive(Clone, Copy, Debug)]
-struct Network {
+struct IpNetwork {
     address: IpAddr,
     mask: IpAddr,
 }
@@ -55,7 +55,7 @@ impl ComparisonBudget {
 
 impl NameConstraints {
     /// The constraints, and whether all of their kinds are known.
-    pub(crate) fn read(mut value: Der<'_>) -> Result<(Self, bool), Malformed> {
+    pub(crate) fn read(mut value: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
         const MALFORMED: &str = "invalid NameConstraints extension";
         let mut fields = value.open(SEQUENCE).filter(|_| value.is_empty());
         let fields = fields.as_mut().ok_or(MALFORMED)?;
@@ -82,7 +82,7 @@ impl NameConstraints {
 }
 
 impl Subtrees {
-    fn read(mut all: Der<'_>) -> Result<(Self, bool), Malformed> {
+    fn read(mut all: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
         let mut found = Self::default();
         let mut are_known = true;
         while !all.is_empty() {
@@ -94,14 +94,14 @@ impl Subtrees {
     }
 
     /// Adds a subtree; returns whether its kind is known.
-    fn add(&mut self, tag: u8, content: &[u8]) -> Result<bool, Malformed> {
+    fn add(&mut self, tag: u8, content: &[u8]) -> Result<bool, MalformedCertificate> {
         const EMAIL: u8 = der::context(1);
         const DNS: u8 = der::context(2);
         const URI: u8 = der::context(6);
         const IP: u8 = der::context(7);
         let text = || ascii(content).ok_or("invalid constraint value: invalid IA5String");
         let failed = |kind: &str, text: &str| {
-            Malformed(format!("failed to parse {kind} constraint {text:?}"))
+            MalformedCertificate(format!("failed to parse {kind} constraint {text:?}"))
         };
         match tag {
             DNS => {
@@ -129,27 +129,27 @@ impl Subtrees {
                 }
                 self.uris.push(text);
             }
-            IP => self.ips.push(Network::read(content)?),
+            IP => self.ips.push(IpNetwork::read(content)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 }
 
-impl Network {
-    fn read(content: &[u8]) -> Result<Self, Malformed> {
+impl IpNetwork {
+    fn read(content: &[u8]) -> Result<Self, MalformedCertificate> {
         let (address, mask) = content.split_at(content.len() / 2);
         let (Some(address), Some(mask)) = (ip(address), ip(mask)) else {
             let bytes = content.len();
             let why = format!("IP constraint contained value of length {bytes}");
-            return Err(Malformed(why));
+            return Err(MalformedCertificate(why));
         };
         let network = Self { address, mask };
         let bits = bits(mask);
         // Ones, then zeros.
         match bits.leading_ones() + bits.trailing_zeros() >= u128::BITS {
             true => Ok(network),
-            false => Err(Malformed(format!(
+            false => Err(MalformedCertificate(format!(
                 "IP constraint contained invalid mask {mask}"
             ))),
         }
@@ -162,7 +162,7 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, bits(self.mask).leading_ones())
     }
@@ -179,7 +179,7 @@ fn bits(ip: IpAddr) -> u128 {
 /// Checks the names of all certificates of a chain against the constraints of those above them.
 /// `chain` begins with the leaf.
 pub(crate) fn check_constraints(
-    chain: &[&Certificate],
+    chain: &[&X509Certificate],
     budget: &mut ComparisonBudget,
 ) -> Result<(), String> {
     for (index, certificate) in chain.iter().enumerate() {
@@ -224,24 +224,24 @@ impl<'n> Subjects<'n> {
         budget: &mut ComparisonBudget,
     ) -> Result<(), String> {
         let (permitted, excluded) = (&constraints.permitted, &constraints.excluded);
-        let same = |network: &Network, ip: &IpAddr, _| network.contains(*ip);
-        let mut ips = Kind::new("IP address", &permitted.ips, &excluded.ips, budget);
+        let same = |network: &IpNetwork, ip: &IpAddr, _| network.contains(*ip);
+        let mut ips = KindConstraints::new("IP address", &permitted.ips, &excluded.ips, budget);
         for ip in &self.names.ips {
             ips.check(ip, &ip.to_string(), same)?;
         }
-        let mut dns = Kind::new("DNS name", &permitted.dns, &excluded.dns, budget);
+        let mut dns = KindConstraints::new("DNS name", &permitted.dns, &excluded.dns, budget);
         for name in &self.names.dns {
             if !uri::is_domain(name, false) {
                 return Err(format!("cannot parse dnsName {name:?}"));
             }
             dns.check(name, name, is_host_within)?;
         }
-        let mut uris = Kind::new("URI", &permitted.uris, &excluded.uris, budget);
+        let mut uris = KindConstraints::new("URI", &permitted.uris, &excluded.uris, budget);
         for (host, uri) in self.hosts.iter().zip(&self.names.uris) {
             uris.check(host, uri, is_host_within)?;
         }
         let (kind, lists) = ("email address", (&permitted.emails, &excluded.emails));
-        let mut emails = Kind::new(kind, lists.0, lists.1, budget);
+        let mut emails = KindConstraints::new(kind, lists.0, lists.1, budget);
         for (mailbox, text) in self.mailboxes.iter().zip(&self.names.emails) {
             if !uri::is_domain(&mailbox.domain, false) {
                 return Err(format!("cannot parse rfc822Name {text:?}"));
@@ -253,14 +253,14 @@ impl<'n> Subjects<'n> {
 }
 
 /// Constraints of one kind.
-struct Kind<'c, C> {
+struct KindConstraints<'c, C> {
     title: &'static str,
     permitted: &'c [C],
     excluded: &'c [C],
     budget: &'c mut ComparisonBudget,
 }
 
-impl<'c, C: fmt::Display> Kind<'c, C> {
+impl<'c, C: fmt::Display> KindConstraints<'c, C> {
     fn new(
         title: &'static str,
         permitted: &'c [C],
@@ -479,7 +479,7 @@ mod tests {
             ),
         ] {
             let mut budget = ComparisonBudget(rest);
-            let mut kind = Kind::new("DNS name", &permitted, &[], &mut budget);
+            let mut kind = KindConstraints::new("DNS name", &permitted, &[], &mut budget);
             let found = kind.check(&name, &name, is_host_within);
             assert_eq!(found, expected.map_err(str::to_owned), "{rest}");
         }

@@ -32,7 +32,7 @@ pub(crate) struct Der<'d>(&'d [u8]);
 
 /// One value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Element<'d> {
+pub(crate) struct DerElement<'d> {
     pub tag: u8,
     /// With tag and length.
     pub whole: &'d [u8],
@@ -41,7 +41,7 @@ pub(crate) struct Element<'d> {
 
 /// A BIT STRING.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bits<'d> {
+pub(crate) struct BitString<'d> {
     bytes: &'d [u8],
     unused_bits: u8,
 }
@@ -61,7 +61,7 @@ impl<'d> Der<'d> {
     }
 
     /// The next value, whatever it is.
-    pub(crate) fn any(&mut self) -> Option<Element<'d>> {
+    pub(crate) fn any(&mut self) -> Option<DerElement<'d>> {
         let (tag, first) = (*self.0.first()?, *self.0.get(1)?);
         if tag & HIGH_TAG == HIGH_TAG {
             return None;
@@ -73,7 +73,7 @@ impl<'d> Der<'d> {
         let end = head.checked_add(length)?;
         let whole = self.0.get(..end)?;
         self.0 = self.0.get(end..)?;
-        Some(Element {
+        Some(DerElement {
             tag,
             whole,
             content: whole.get(head..)?,
@@ -102,7 +102,7 @@ impl<'d> Der<'d> {
     }
 
     /// The next value whole, which must have this tag.
-    pub(crate) fn whole(&mut self, tag: u8) -> Option<Element<'d>> {
+    pub(crate) fn whole(&mut self, tag: u8) -> Option<DerElement<'d>> {
         self.any().filter(|element| element.tag == tag)
     }
 
@@ -150,11 +150,11 @@ impl<'d> Der<'d> {
         }
     }
 
-    pub(crate) fn bits(&mut self) -> Option<Bits<'d>> {
+    pub(crate) fn bits(&mut self) -> Option<BitString<'d>> {
         let (unused_bits, bytes) = self.read(BIT_STRING)?.split_first()?;
         let last = bytes.last().copied().unwrap_or(0);
         let fits = *unused_bits < 8 && (*unused_bits == 0 || !bytes.is_empty());
-        (fits && last & ((1 << unused_bits) - 1) == 0).then_some(Bits {
+        (fits && last & ((1 << unused_bits) - 1) == 0).then_some(BitString {
             bytes,
             unused_bits: *unused_bits,
         })
@@ -193,7 +193,7 @@ fn after_arc(bytes: &[u8]) -> Option<&[u8]> {
     None
 }
 
-impl Bits<'_> {
+impl BitString<'_> {
     /// Whether the bit of this number is set, the highest of the first byte being the first.
     pub(crate) fn has(&self, index: usize) -> bool {
         let byte = self.bytes.get(index / 8).copied().unwrap_or(0);

@@ -1,6 +1,6 @@
 //! The extensions of a certificate: what Go reads of them, and what of them it does not know.
 
-use super::certificate::{Extension, Malformed, raw_oid};
+use super::certificate::{Extension, MalformedCertificate, raw_oid};
 use super::constraints::NameConstraints;
 use super::der::{self, Der, INTEGER, OCTET_STRING, SEQUENCE};
 use super::uri;
@@ -74,7 +74,7 @@ impl AlternativeNames {
 }
 
 impl Extensions {
-    pub(crate) fn read(all: &[Extension<'_>]) -> Result<Self, Malformed> {
+    pub(crate) fn read(all: &[Extension<'_>]) -> Result<Self, MalformedCertificate> {
         let mut found = Self::default();
         for extension in all {
             let is_known = match extension.oid {
@@ -88,7 +88,7 @@ impl Extensions {
     }
 
     /// Reads the extension 2.5.29.`number`; returns whether it is known.
-    fn add(&mut self, number: u8, extension: &Extension<'_>) -> Result<bool, Malformed> {
+    fn add(&mut self, number: u8, extension: &Extension<'_>) -> Result<bool, MalformedCertificate> {
         let value = Der::new(extension.value);
         match number {
             14 => self.subject_key_id = subject_key_id(extension)?,
@@ -181,7 +181,7 @@ fn basic(mut value: Der<'_>) -> Option<BasicConstraints> {
     })
 }
 
-fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, Malformed> {
+fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, MalformedCertificate> {
     let all = value.open(SEQUENCE);
     let mut all = all.ok_or("invalid subject alternative names")?;
     let mut names = AlternativeNames::default();
@@ -207,14 +207,14 @@ fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, Malformed> 
                 let text = text.ok_or("SAN uniformResourceIdentifier is malformed")?;
                 let host = uri::host(&text);
                 if !host.is_some_and(|host| uri::is_domain(&host, false)) {
-                    return Err(Malformed(format!("cannot parse URI {text:?}")));
+                    return Err(MalformedCertificate(format!("cannot parse URI {text:?}")));
                 }
                 names.uris.push(text);
             }
             IP => {
                 let address = ip(name.content).ok_or_else(|| {
                     let bytes = name.content.len();
-                    Malformed(format!("cannot parse IP address of length {bytes}"))
+                    MalformedCertificate(format!("cannot parse IP address of length {bytes}"))
                 })?;
                 names.ips.push(address);
             }
@@ -309,7 +309,7 @@ fn check_distribution_points(mut value: Der<'_>) -> Option<()> {
 }
 
 /// Addresses of the authority are not used, but must be well-formed.
-fn check_info_access(extension: &Extension<'_>) -> Result<bool, Malformed> {
+fn check_info_access(extension: &Extension<'_>) -> Result<bool, MalformedCertificate> {
     if extension.is_critical {
         return Err("authority info access incorrectly marked critical".into());
     }

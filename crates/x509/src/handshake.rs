@@ -1,11 +1,14 @@
-//! The part of TLS handshakes that is about certificates: verifiers for rustls, and the check of the
-//! peer's signature, by the rules of Go's `crypto/tls`.
+//! Certificates in TLS handshakes: verifiers for rustls, and the check of the peer's signature, by
+//! the rules of Go's `crypto/tls`.
 //!
-//! Invariant: even a peer whose certificate is not judged must send certificates that can be parsed,
-//! with RSA keys of at most [`RSA_BITS_MAX`], and prove that it has the key of the first one.
+//! Invariant: even a peer whose certificate is not judged must send certificates that can be
+//! parsed, with RSA keys of at most [`RSA_BITS_MAX`], and prove that it has the key of the first.
 
 use super::key::{EllipticCurve, Hash, PublicKey, SignatureKind};
-use super::{Certificate, CertificatePool, Malformed, Purpose, Refused, Trust, verify};
+use super::{
+    CertificatePool, CertificateRefused, MalformedCertificate, Purpose, Trust, X509Certificate,
+    verify,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
@@ -34,10 +37,10 @@ pub const SCHEMES: [SignatureScheme; 10] = [
 pub enum PeerRefused {
     /// A certificate of a server cannot be parsed.
     #[error("tls: failed to parse certificate from server: {0}")]
-    MalformedOfServer(Malformed),
+    MalformedOfServer(MalformedCertificate),
     /// A certificate of a client cannot be parsed.
     #[error("tls: failed to parse client certificate: {0}")]
-    MalformedOfClient(Malformed),
+    MalformedOfClient(MalformedCertificate),
     /// An RSA key is too large.
     #[error("tls: {0} sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
     LargeKey(Purpose),
@@ -46,7 +49,7 @@ pub enum PeerRefused {
     UselessKey(Purpose, &'static str),
     /// The certificate is not trusted.
     #[error("tls: failed to verify certificate: {0}")]
-    Untrusted(#[from] Refused),
+    Untrusted(#[from] CertificateRefused),
     /// The handshake is not signed by the first key.
     #[error("tls: invalid signature by the peer's certificate: {0}")]
     WrongSignature(String),
@@ -79,7 +82,7 @@ pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<S
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
     purpose: Purpose,
-    leaf: Certificate,
+    leaf: X509Certificate,
     intermediates: CertificatePool,
 }
 
@@ -96,7 +99,7 @@ impl PeerCertificates {
         };
         let peer = Self {
             purpose,
-            leaf: Certificate::parse(leaf).map_err(malformed)?,
+            leaf: X509Certificate::parse(leaf).map_err(malformed)?,
             intermediates: CertificatePool::of_der(intermediates).map_err(malformed)?,
         };
         match peer.has_large_key() {
@@ -117,7 +120,7 @@ impl PeerCertificates {
         roots: &CertificatePool,
         host: Option<&str>,
         now: UnixTime,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CertificateRefused> {
         let trust = Trust {
             roots,
             intermediates: &self.intermediates,
@@ -138,7 +141,7 @@ impl PeerCertificates {
     }
 
     /// The first certificate.
-    pub fn leaf(&self) -> &Certificate {
+    pub fn leaf(&self) -> &X509Certificate {
         &self.leaf
     }
 }
@@ -222,7 +225,7 @@ fn check_signature(
     is_tls13: bool,
 ) -> Result<HandshakeSignatureValid, Error> {
     let refused = |why: String| Error::from(PeerRefused::WrongSignature(why));
-    let certificate = Certificate::parse(certificate).map_err(|e| refused(e.to_string()))?;
+    let certificate = X509Certificate::parse(certificate).map_err(|e| refused(e.to_string()))?;
     let scheme = signature.scheme;
     let unsupported = || refused(format!("unsupported algorithm {scheme:?}"));
     let (kind, curve) = scheme_parts(scheme).ok_or_else(unsupported)?;

@@ -1,8 +1,8 @@
 //! Whether a certificate is valid for a host, as Go's `VerifyHostname` decides: alternative names
 //! alone count, the common name does not.
 
-use super::Certificate;
-use super::verify::Refused;
+use super::X509Certificate;
+use super::verify::CertificateRefused;
 use std::fmt::Display;
 use std::net::IpAddr;
 
@@ -10,7 +10,10 @@ use std::net::IpAddr;
 const LISTED_MAX: usize = 100;
 
 /// Checks that `certificate` is valid for `host`: a name, or an address, perhaps in brackets.
-pub(crate) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Refused> {
+pub(crate) fn check_host(
+    certificate: &X509Certificate,
+    host: &str,
+) -> Result<(), CertificateRefused> {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
     let bare = bare.filter(|inner| !inner.is_empty()).unwrap_or(host);
     let names = &certificate.extensions.names;
@@ -70,34 +73,34 @@ fn is_label(label: &str) -> bool {
     !label.is_empty() && !label.starts_with('-') && label.bytes().all(is_allowed)
 }
 
-fn refused_address(valid: &[IpAddr], wanted: &str) -> Refused {
+fn refused_address(valid: &[IpAddr], wanted: &str) -> CertificateRefused {
     if valid.is_empty() {
         let why = "because it doesn't contain any IP SANs";
-        return Refused::Host(format!("cannot validate certificate for {wanted} {why}"));
+        return CertificateRefused::Host(format!("cannot validate certificate for {wanted} {why}"));
     }
     refused(valid, "IP SANs", wanted)
 }
 
-fn refused_name(certificate: &Certificate, wanted: &str) -> Refused {
+fn refused_name(certificate: &X509Certificate, wanted: &str) -> CertificateRefused {
     let common_name = &certificate.subject.common_name;
     let has_names = certificate.extensions.raw_names.is_some();
     if !has_names && matches_labels(common_name, &wanted.to_ascii_lowercase()) {
         let why = "certificate relies on legacy Common Name field, use SANs instead";
-        return Refused::Host(why.to_owned());
+        return CertificateRefused::Host(why.to_owned());
     }
     refused(&certificate.extensions.names.dns, "names", wanted)
 }
 
-fn refused(valid: &[impl Display], kind: &str, wanted: &str) -> Refused {
+fn refused(valid: &[impl Display], kind: &str, wanted: &str) -> CertificateRefused {
     if valid.len() >= LISTED_MAX {
         let count = valid.len();
-        return Refused::Host(format!(
+        return CertificateRefused::Host(format!(
             "certificate is valid for {count} {kind}, but none matched {wanted}"
         ));
     }
     let listed: Vec<_> = valid.iter().map(ToString::to_string).collect();
     let listed = listed.join(", ");
-    Refused::Host(match listed.is_empty() {
+    CertificateRefused::Host(match listed.is_empty() {
         true => {
             format!("certificate is not valid for any names, but wanted to match {wanted}")
         }

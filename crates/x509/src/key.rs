@@ -93,7 +93,8 @@ pub(crate) enum SignatureRefused {
     #[error("x509: signature algorithm specifies another kind of public key")]
     OtherKind,
     #[error(
-        "crypto/rsa: {0}-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+        "crypto/rsa: {0}-bit keys are insecure \
+         (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
     )]
     SmallKey(usize),
     #[error("RSA key too large: {0} bits, limit {RSA_BITS_MAX}")]
@@ -295,7 +296,9 @@ fn ecdsa_key(mut parameters: Der<'_>, point: &[u8]) -> Result<PublicKey, &'stati
 fn dsa_key(mut parameters: Der<'_>, mut key: Der<'_>) -> Result<PublicKey, &'static str> {
     let mut read = || {
         let mut fields = parameters.open(SEQUENCE)?;
-        (fields.positive()?, fields.positive()?, fields.positive()?);
+        fields.positive()?;
+        fields.positive()?;
+        fields.positive()?;
         key.positive()
     };
     read().ok_or("invalid DSA public key")?;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: the key belongs to the first certificate.
 
-use super::Certificate;
+use super::X509Certificate;
 use super::key::PublicKey;
 use super::pem::PemBlocks;
 use super::signers::signing_key;
@@ -16,7 +16,7 @@ pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<Certified
     let chain = chain(certificate_pem)?;
     let key = private_key(key_pem)?;
     let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
-    let leaf = Certificate::parse(leaf).map_err(|e| e.to_string())?;
+    let leaf = X509Certificate::parse(leaf).map_err(|e| e.to_string())?;
     let key = signing_key(&key)?;
     let kind = match &leaf.key {
         PublicKey::Rsa(_) => SignatureAlgorithm::RSA,

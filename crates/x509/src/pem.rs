@@ -1,4 +1,4 @@
-//! Blocks of PEM, found and refused as Go's `encoding/pem` does: a block that is not whole is skipped,
+//! Blocks of PEM, found as Go's `encoding/pem` finds them: a block that is not whole is skipped, and
 //! text between blocks does not count.
 
 use base64::Engine;
@@ -9,7 +9,7 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// Bits after the last byte need not be zero.
+/// BitString after the last byte need not be zero.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

@@ -1,14 +1,14 @@
 //! Policies of a chain: RFC 5280 6.1 with the graph of RFC 9618, as Go checks them. Every policy is
 //! acceptable to Firn, so that a chain fails only if one of its authorities requires a policy.
 
-use super::Certificate;
+use super::X509Certificate;
 use std::collections::{BTreeMap, BTreeSet};
 
 const ANY_POLICY: &[u8] = &[0x55, 0x1d, 0x20, 0];
 
 /// A policy at one depth of the chain.
 #[derive(Debug)]
-struct Node<'c> {
+struct PolicyNode<'c> {
     policy: &'c [u8],
     /// Policies of the next certificate that continue it.
     expected: Vec<&'c [u8]>,
@@ -19,7 +19,7 @@ struct Node<'c> {
 /// The policies that are valid along a chain. A depth maps policies to indexes of nodes.
 #[derive(Debug)]
 struct PolicyGraph<'c> {
-    nodes: Vec<Node<'c>>,
+    nodes: Vec<PolicyNode<'c>>,
     depths: Vec<BTreeMap<&'c [u8], usize>>,
 }
 
@@ -31,7 +31,7 @@ struct Counters {
 }
 
 /// Whether the policies of a chain are valid. `chain` begins with the leaf.
-pub(crate) fn are_policies_valid(chain: &[&Certificate]) -> bool {
+pub(crate) fn are_policies_valid(chain: &[&X509Certificate]) -> bool {
     let Some((_anchor, below)) = chain.split_last() else {
         return true;
     };
@@ -69,12 +69,12 @@ pub(crate) fn are_policies_valid(chain: &[&Certificate]) -> bool {
     !is_required || graph.is_some_and(|graph| graph.has_policy())
 }
 
-fn is_self_issued(certificate: &Certificate) -> bool {
+fn is_self_issued(certificate: &X509Certificate) -> bool {
     certificate.issuer == certificate.subject.raw
 }
 
 impl Counters {
-    fn pass(&mut self, certificate: &Certificate) {
+    fn pass(&mut self, certificate: &X509Certificate) {
         let extensions = &certificate.extensions;
         if !is_self_issued(certificate) {
             for counter in [&mut self.explicit, &mut self.mapping, &mut self.any] {
@@ -94,7 +94,7 @@ impl Counters {
 
 impl<'c> PolicyGraph<'c> {
     fn new() -> Self {
-        let root = Node {
+        let root = PolicyNode {
             policy: ANY_POLICY,
             expected: vec![ANY_POLICY],
             parents: BTreeSet::new(),
@@ -111,7 +111,7 @@ impl<'c> PolicyGraph<'c> {
         for parent in parents {
             self.nodes[*parent].children.insert(index);
         }
-        self.nodes.push(Node {
+        self.nodes.push(PolicyNode {
             policy,
             expected,
             parents: parents.iter().copied().collect(),
@@ -123,7 +123,7 @@ impl<'c> PolicyGraph<'c> {
     }
 
     /// Adds a depth with the policies of a certificate.
-    fn add(&mut self, certificate: &'c Certificate, takes_any: bool) {
+    fn add(&mut self, certificate: &'c X509Certificate, takes_any: bool) {
         let above = self.depths.last().cloned().unwrap_or_default();
         let mut parents: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
         for index in above.values() {
@@ -155,7 +155,7 @@ impl<'c> PolicyGraph<'c> {
     }
 
     /// Applies the mappings of an authority; returns whether they are valid.
-    fn map(&mut self, certificate: &'c Certificate, is_allowed: bool) -> bool {
+    fn map(&mut self, certificate: &'c X509Certificate, is_allowed: bool) -> bool {
         let mut mapped: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
         for (issuer, subject) in &certificate.extensions.policy_mappings {
             if !is_allowed {

@@ -3,13 +3,13 @@
 //! Invariant: no certificate is in it twice.
 
 use super::pem::PemBlocks;
-use super::{Certificate, Malformed};
+use super::{MalformedCertificate, X509Certificate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of certificates.
 #[derive(Clone, Debug, Default)]
 pub struct CertificatePool {
-    certificates: Vec<Certificate>,
+    certificates: Vec<X509Certificate>,
     /// Indexes of the certificates with that subject, in their order.
     by_subject: BTreeMap<Vec<u8>, Vec<usize>>,
     raw: BTreeSet<Vec<u8>>,
@@ -28,7 +28,7 @@ impl CertificatePool {
     pub fn of_parsable(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut pool = Self::default();
         for der in all {
-            if let Ok(certificate) = Certificate::parse(der.as_ref()) {
+            if let Ok(certificate) = X509Certificate::parse(der.as_ref()) {
                 pool.add(certificate);
             }
         }
@@ -36,16 +36,18 @@ impl CertificatePool {
     }
 
     /// The certificates in DER, which must all be valid.
-    pub fn of_der(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Self, Malformed> {
+    pub fn of_der(
+        all: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Self, MalformedCertificate> {
         let mut pool = Self::default();
         for der in all {
-            pool.add(Certificate::parse(der.as_ref())?);
+            pool.add(X509Certificate::parse(der.as_ref())?);
         }
         Ok(pool)
     }
 
     /// Adds a certificate, unless it is there.
-    pub fn add(&mut self, certificate: Certificate) {
+    pub fn add(&mut self, certificate: X509Certificate) {
         if self.raw.insert(certificate.raw.clone()) {
             let index = self.certificates.len();
             let subject = certificate.subject.raw.clone();
@@ -70,17 +72,17 @@ impl CertificatePool {
     }
 
     /// All certificates, in their order.
-    pub(crate) fn all(&self) -> &[Certificate] {
+    pub(crate) fn all(&self) -> &[X509Certificate] {
         &self.certificates
     }
 
-    pub(crate) fn contains(&self, certificate: &Certificate) -> bool {
+    pub(crate) fn contains(&self, certificate: &X509Certificate) -> bool {
         self.raw.contains(&certificate.raw)
     }
 
-    /// Certificates that may have signed `child`: those with its issuer's name, and among them first
-    /// those with the key that it names.
-    pub(crate) fn parents_of(&self, child: &Certificate) -> Vec<&Certificate> {
+    /// Certificates that may have signed `child`: those with its issuer's name. The ones with the key
+    /// that it names come first.
+    pub(crate) fn parents_of(&self, child: &X509Certificate) -> Vec<&X509Certificate> {
         let indexes = self.by_subject.get(&child.issuer);
         let indexes = indexes.map(Vec::as_slice).unwrap_or_default();
         let mut parents: Vec<_> = indexes

@@ -175,7 +175,7 @@ impl RsaSigner {
         padding: impl rsa::traits::SignatureScheme,
         hash: &[u8],
     ) -> Result<Vec<u8>, Error> {
-        let mut random = Random(SystemRandom::new());
+        let mut random = SystemRandomness(SystemRandom::new());
         let signature = self.key.sign_with_rng(&mut random, padding, hash);
         signature.map_err(failed)
     }
@@ -205,14 +205,14 @@ impl Signer for RsaSigner {
 }
 
 /// Randomness of the system, by ring.
-struct Random(SystemRandom);
+struct SystemRandomness(SystemRandom);
 
 /// The system has no randomness.
 #[derive(Debug, thiserror::Error)]
 #[error("no randomness from the system")]
 struct NoRandomness;
 
-impl TryRng for Random {
+impl TryRng for SystemRandomness {
     type Error = NoRandomness;
 
     fn try_next_u32(&mut self) -> Result<u32, NoRandomness> {
@@ -232,4 +232,4 @@ impl TryRng for Random {
     }
 }
 
-impl TryCryptoRng for Random {}
+impl TryCryptoRng for SystemRandomness {}

@@ -1,4 +1,4 @@
-//! Hosts of URIs and domains, checked as Go's `net/url` and `crypto/x509` check them in certificates.
+//! Hosts of URIs and domains, checked as Go's `net/url` and `crypto/x509` check them.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -9,7 +9,8 @@ const HOST_MARKS: &[u8] = b"!\"$&'()*+,-.:;<=>[]_~";
 /// Punctuation that user and password may contain as it is.
 const USER_MARKS: &[u8] = b"-._:~!$&'()*+,;=%@";
 
-/// The host of a URI, with its port, or an empty text without one. `None` if Go cannot parse the URI.
+/// The host of a URI, with its port, or an empty text without one. `None` for a URI that Go cannot
+/// parse.
 pub(crate) fn host(uri: &str) -> Option<String> {
     let (rest, fragment) = uri.split_once('#').unwrap_or((uri, ""));
     if rest.bytes().any(|b| b.is_ascii_control()) || !are_escapes_whole(fragment) {

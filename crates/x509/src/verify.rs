@@ -8,7 +8,7 @@ use super::constraints::{ComparisonBudget, check_constraints};
 use super::host::check_host;
 use super::policies::are_policies_valid;
 use super::validity::rfc3339;
-use super::{Certificate, CertificatePool};
+use super::{CertificatePool, X509Certificate};
 use std::fmt;
 
 /// Candidates for a place in a chain that are considered, as in Go.
@@ -52,7 +52,7 @@ pub struct Trust<'a> {
 
 /// Why a certificate is not accepted, with the text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum CertificateRefused {
     /// Not valid for the host.
     #[error("x509: {0}")]
     Host(String),
@@ -88,12 +88,12 @@ pub enum Refused {
 }
 
 /// Judges a certificate.
-pub fn verify(leaf: &Certificate, trust: &Trust<'_>) -> Result<(), Refused> {
-    check_valid(leaf, Place::Leaf, trust.now)?;
+pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), CertificateRefused> {
+    check_valid(leaf, ChainPlace::Leaf, trust.now)?;
     if let Some(host) = trust.host.filter(|host| !host.is_empty()) {
         check_host(leaf, host)?;
     }
-    let mut search = Search {
+    let mut search = ChainSearch {
         trust,
         checks: 0,
         chains: Rejections::default(),
@@ -109,7 +109,7 @@ pub fn verify(leaf: &Certificate, trust: &Trust<'_>) -> Result<(), Refused> {
 
 /// The place of a certificate in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChainPlace {
     Leaf,
     /// With the number of intermediates below it.
     Intermediate(u64),
@@ -117,10 +117,14 @@ enum Place {
     Root(u64),
 }
 
-fn check_valid(certificate: &Certificate, place: Place, now: i64) -> Result<(), Refused> {
+fn check_valid(
+    certificate: &X509Certificate,
+    place: ChainPlace,
+    now: i64,
+) -> Result<(), CertificateRefused> {
     let (validity, extensions) = (&certificate.validity, &certificate.extensions);
     if extensions.has_unknown_critical {
-        return Err(Refused::UnknownExtension);
+        return Err(CertificateRefused::UnknownExtension);
     }
     let (limit, side) = match now < validity.not_before {
         true => (validity.not_before, "before"),
@@ -128,18 +132,18 @@ fn check_valid(certificate: &Certificate, place: Place, now: i64) -> Result<(), 
     };
     if now < validity.not_before || now > validity.not_after {
         let (now, limit) = (rfc3339(now), rfc3339(limit));
-        return Err(Refused::Expired(format!(
+        return Err(CertificateRefused::Expired(format!(
             "current time {now} is {side} {limit}"
         )));
     }
     let is_ca = extensions.basic.is_some_and(|basic| basic.is_ca);
     let path_length_max = extensions.basic.and_then(|basic| basic.path_length_max);
     match place {
-        Place::Intermediate(_) if !is_ca => Err(Refused::NotAuthority),
-        Place::Intermediate(below) | Place::Root(below)
+        ChainPlace::Intermediate(_) if !is_ca => Err(CertificateRefused::NotAuthority),
+        ChainPlace::Intermediate(below) | ChainPlace::Root(below)
             if path_length_max.is_some_and(|max| below > max) =>
         {
-            Err(Refused::TooManyIntermediates)
+            Err(CertificateRefused::TooManyIntermediates)
         }
         _ => Ok(()),
     }
@@ -155,17 +159,17 @@ struct Rejections {
 }
 
 impl Rejections {
-    fn refused(&self) -> Option<Refused> {
+    fn refused(&self) -> Option<CertificateRefused> {
         if let Some(name) = &self.by_name {
-            return Some(Refused::NotForName(name.clone()));
+            return Some(CertificateRefused::NotForName(name.clone()));
         }
         let (usage, policies) = (self.by_usage, self.by_policies);
         let policies_text = format!("{policies} candidate chains with invalid policies");
         match (usage, policies) {
             (0, 0) => None,
-            (_, 0) => Some(Refused::IncompatibleUsage),
-            (0, _) => Some(Refused::NoValidChains(policies_text)),
-            _ => Some(Refused::NoValidChains(format!(
+            (_, 0) => Some(CertificateRefused::IncompatibleUsage),
+            (0, _) => Some(CertificateRefused::NoValidChains(policies_text)),
+            _ => Some(CertificateRefused::NoValidChains(format!(
                 "{usage} candidate chains with incompatible key usage, {policies_text}"
             ))),
         }
@@ -173,7 +177,7 @@ impl Rejections {
 }
 
 /// A search for a chain, depth first.
-struct Search<'a, 't> {
+struct ChainSearch<'a, 't> {
     trust: &'t Trust<'a>,
     checks: usize,
     chains: Rejections,
@@ -181,28 +185,31 @@ struct Search<'a, 't> {
 }
 
 /// The first candidate that was not taken, and the reason.
-type Hint<'a> = Option<(&'a Certificate, String)>;
+type Hint<'a> = Option<(&'a X509Certificate, String)>;
 
-impl<'a> Search<'a, '_> {
+impl<'a> ChainSearch<'a, '_> {
     /// Finds a chain that continues `chain`. Fails with the reason of Go, or with none if chains
     /// were found and rejected.
-    fn extend(&mut self, chain: &mut Vec<&'a Certificate>) -> Result<(), Option<Refused>> {
+    fn extend(
+        &mut self,
+        chain: &mut Vec<&'a X509Certificate>,
+    ) -> Result<(), Option<CertificateRefused>> {
         let Some(child) = chain.last().copied() else {
             return Err(None);
         };
         let below = u64::try_from(chain.len() - 1).unwrap_or(u64::MAX);
         let trust = self.trust;
         let roots = trust.roots.parents_of(child).into_iter();
-        let roots = roots.map(|parent| (Place::Root(below), parent));
+        let roots = roots.map(|parent| (ChainPlace::Root(below), parent));
         let others = trust.intermediates.parents_of(child).into_iter();
-        let others = others.map(|parent| (Place::Intermediate(below), parent));
+        let others = others.map(|parent| (ChainPlace::Intermediate(below), parent));
         let mut hint = None;
         let mut last = None;
         let mut has_chains = false;
         for (place, parent) in roots.chain(others) {
             self.checks += 1;
             if self.checks > CHECKS_MAX {
-                last = Some(Refused::TooManyChecks);
+                last = Some(CertificateRefused::TooManyChecks);
                 break;
             }
             if let Err(why) = check_signer(child, parent, chain) {
@@ -216,7 +223,7 @@ impl<'a> Search<'a, '_> {
             }
             chain.push(parent);
             let found = match place {
-                Place::Root(_) => self.accepts(chain).then_some(()).ok_or(None),
+                ChainPlace::Root(_) => self.accepts(chain).then_some(()).ok_or(None),
                 _ => self.extend(chain),
             };
             chain.pop();
@@ -225,7 +232,7 @@ impl<'a> Search<'a, '_> {
                 Err(None) => has_chains = true,
                 Err(why) => last = why,
             }
-            if last == Some(Refused::TooManyChecks) {
+            if last == Some(CertificateRefused::TooManyChecks) {
                 break;
             }
         }
@@ -236,7 +243,7 @@ impl<'a> Search<'a, '_> {
     }
 
     /// Whether a whole chain is allowed by its policies, usages and name constraints.
-    fn accepts(&mut self, chain: &[&Certificate]) -> bool {
+    fn accepts(&mut self, chain: &[&X509Certificate]) -> bool {
         if !are_policies_valid(chain) {
             self.chains.by_policies += 1;
             return false;
@@ -258,9 +265,9 @@ impl<'a> Search<'a, '_> {
 /// Checks that `parent` signed `child` and is not in `chain`. Fails without a reason if it cannot
 /// be used at all.
 fn check_signer(
-    child: &Certificate,
-    parent: &Certificate,
-    chain: &[&Certificate],
+    child: &X509Certificate,
+    parent: &X509Certificate,
+    chain: &[&X509Certificate],
 ) -> Result<(), Option<String>> {
     if parent.key.is_unknown() || is_in_chain(parent, chain) {
         return Err(None);
@@ -282,7 +289,7 @@ fn check_signer(
 }
 
 /// Whether a certificate with the subject, key and alternative names of `candidate` is in a chain.
-fn is_in_chain(candidate: &Certificate, chain: &[&Certificate]) -> bool {
+fn is_in_chain(candidate: &X509Certificate, chain: &[&X509Certificate]) -> bool {
     let names = candidate.extensions.raw_names.as_ref();
     for known in chain {
         if known.subject.raw != candidate.subject.raw || known.key_info != candidate.key_info {
@@ -299,7 +306,7 @@ fn is_in_chain(candidate: &Certificate, chain: &[&Certificate]) -> bool {
     false
 }
 
-fn allows(certificate: &Certificate, purpose: Purpose) -> bool {
+fn allows(certificate: &X509Certificate, purpose: Purpose) -> bool {
     let Some(usages) = certificate.extensions.usages else {
         return true;
     };
@@ -310,8 +317,8 @@ fn allows(certificate: &Certificate, purpose: Purpose) -> bool {
     usages.has_any || is_named
 }
 
-fn unknown(hint: Hint<'_>) -> Refused {
-    Refused::UnknownAuthority(match hint {
+fn unknown(hint: Hint<'_>) -> CertificateRefused {
+    CertificateRefused::UnknownAuthority(match hint {
         None => String::new(),
         Some((parent, why)) => format!(
             " (possibly because of {why:?} while trying to verify candidate authority certificate \

@@ -3,7 +3,7 @@
 //! A line of `rules.jsonl` is an example of one rule, and a line of `random.jsonl` a random chain:
 //! the text of `ca_file`, the certificates of a peer in DER, and Go's error, which is empty for
 //! accepted ones. A line of `pairs.jsonl` is a certificate and a key. All verdicts are of one time.
-//! Lines of `differences.jsonl` are accepted by Go, and their verdict is the beginning of Firn's error.
+//! Lines of `differences.jsonl` are accepted by Go; their verdict is the beginning of Firn's error.
 //!
 //! `FIRN_VERDICTS` names a file with more random chains.
 

@@ -1,5 +1,5 @@
-//! Which client certificates are accepted: those that `client_ca_file` or the system trusts, or any,
-//! and among them those with a name of `client_allowed_sans`. The rules are those of firn-x509.
+//! Which client certificates are accepted: those that `client_ca_file` or the system trusts, or
+//! any, and among them those with a name of `client_allowed_sans`. The rules are those of firn-x509.
 
 use super::settings::{ClientAuth, TlsFiles, TlsSettings};
 use firn_x509::handshake::{
@@ -48,7 +48,8 @@ fn system_roots() -> CertificatePool {
     CertificatePool::of_parsable(rustls_native_certs::load_native_certs().certs)
 }
 
-/// The subjects of the authorities, by which clients choose a certificate; none if they are too many.
+/// The subjects of the authorities, by which clients choose a certificate; none if there are too
+/// many.
 fn hints(authorities: &CertificatePool) -> Vec<DistinguishedName> {
     let bytes: usize = authorities
         .subjects()
