@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariant: what was built is whole: the key belongs to the certificate, and some cipher suite is
-//! left. Authorities that cannot be read are skipped, as in Go. Words are those of Prometheus's exporter-toolkit and of
-//! Go's TLS, which users know.
+//! left. Authorities that cannot be read are skipped, as in Go. Words are those of Prometheus's
+//! exporter-toolkit and of Go's TLS, which users know.
 //!
 //! Reading files, and noticing that they changed, is left to the binary.
 

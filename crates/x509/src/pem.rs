@@ -1,5 +1,5 @@
-//! Blocks of PEM, found as Go's `encoding/pem` finds them: a block that is not whole is skipped, and
-//! text between blocks does not count.
+//! Blocks of PEM, found as Go's `encoding/pem` finds them: a block that is not whole is skipped, as
+//! is text between blocks.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;

@@ -80,8 +80,8 @@ impl CertificatePool {
         self.raw.contains(&certificate.raw)
     }
 
-    /// Certificates that may have signed `child`: those with its issuer's name. The ones with the key
-    /// that it names come first.
+    /// Certificates that may have signed `child`: those with its issuer's name. The ones with the
+    /// key that it names come first.
     pub(crate) fn parents_of(&self, child: &X509Certificate) -> Vec<&X509Certificate> {
         let indexes = self.by_subject.get(&child.issuer);
         let indexes = indexes.map(Vec::as_slice).unwrap_or_default();

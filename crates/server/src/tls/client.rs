@@ -1,5 +1,5 @@
 //! Which client certificates are accepted: those that `client_ca_file` or the system trusts, or
-//! any, and among them those with a name of `client_allowed_sans`. The rules are those of firn-x509.
+//! any, and among them those with a name of `client_allowed_sans`. firn-x509 has the rules.
 
 use super::settings::{ClientAuth, TlsFiles, TlsSettings};
 use firn_x509::handshake::{
