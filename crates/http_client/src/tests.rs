@@ -88,6 +88,10 @@ async fn tls_server_must_prove_its_name_to_a_trusted_authority() {
             ),
         ),
         (
+            named(inline(CA), "no host"),
+            Err("tls_config.server_name \"no host\""),
+        ),
+        (
             named(inline("nonsense"), ""),
             Err("unable to use specified CA cert"),
         ),
