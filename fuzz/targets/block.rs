@@ -1,5 +1,5 @@
-//! Any bytes as the index and the pages of a block: it is refused, or every look-up and every read
-//! gives an error or what a reader relies on; nothing panics.
+//! Any bytes as the index and the pages of a block, with `meta.json` and without: it is refused, or
+//! every look-up and every read gives an error or what a reader relies on; nothing panics.
 //!
 //! The first four bytes of an input say how many of the others are the index.
 
@@ -18,6 +18,12 @@ use std::sync::Arc;
 
 const SERIES_MAX: u32 = 200;
 
+/// What `meta.json` says of a file.
+fn file(name: &str, bytes: &[u8]) -> String {
+    let bytes = bytes.len();
+    format!("{{ \"name\": \"{name}\", \"bytes\": {bytes}, \"crc\": \"00000000\" }}")
+}
+
 /// What `meta.json` says of such an index and such pages.
 fn meta(index: &[u8], data: &[u8]) -> Option<String> {
     let footer = index.last_chunk::<64>()?;
@@ -25,16 +31,17 @@ fn meta(index: &[u8], data: &[u8]) -> Option<String> {
     let samples = u64::from_le_bytes(*footer[16..].first_chunk()?);
     let id = u128::from_be_bytes(*footer[24..].first_chunk()?);
     let id = BlockId::new((id >> 80) as i64, id);
-    let file = |name: &str, bytes: &[u8]| {
-        let bytes = bytes.len();
-        format!("{{ \"name\": \"{name}\", \"bytes\": {bytes}, \"crc\": \"00000000\" }}")
+    let format = u32::from_le_bytes(*footer[8..].first_chunk()?);
+    let copy = match format {
+        2 => format!("{}, ", file("index.copy", index)),
+        _ => String::new(),
     };
     let text = format!(
         "{{ \"ulid\": \"{id}\", \"minTime\": 0, \"maxTime\": 1, \"stats\": {{ \"numSamples\": \
          {samples}, \"numFloatSamples\": 0, \"numHistogramSamples\": 0, \"numSeries\": {series}, \
          \"numChunks\": 0 }}, \"compaction\": {{ \"level\": 1, \"sources\": [] }}, \"version\": 1, \
-         \"firn\": {{ \"format\": 1, \"late\": false, \"resolution\": 0, \"nominal\": false, \
-         \"firstTime\": 0, \"lastTime\": 0, \"files\": [{}, {}], ",
+         \"firn\": {{ \"format\": {format}, \"late\": false, \"resolution\": 0, \"nominal\": false, \
+         \"firstTime\": 0, \"lastTime\": 0, \"files\": [{}, {copy}{}], ",
         file("index", index),
         file("data-000", data)
     );
@@ -51,14 +58,16 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some(meta) = meta(index, data) else {
         return;
     };
+    check(index, data, Some(&meta));
+    check(index, data, None);
+});
+
+fn check(index: &[u8], data: &[u8], meta: Option<&str>) {
     let sim = sim::env(1);
     let dir = Path::new("block");
     sim.env.disk.create_dir_all(dir).expect("the disk is sound");
-    for (name, bytes) in [
-        ("meta.json", meta.as_bytes()),
-        ("index", index),
-        ("data-000", data),
-    ] {
+    let meta = meta.map(|meta| ("meta.json", meta.as_bytes()));
+    for (name, bytes) in [("index", index), ("data-000", data)].into_iter().chain(meta) {
         sim.disk.overwrite(&dir.join(name), bytes);
     }
     let cache = Arc::new(BlockCache::new(16 << 20));
@@ -68,7 +77,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     look_up(&block);
     read(&block);
     block.verify(&mut |_| ());
-});
+}
 
 fn look_up(block: &Block) {
     let (cancel, mut memory) = (Cancel::new(), Budget::new("fuzz", 64 << 20).hold());
@@ -99,7 +108,6 @@ fn read(block: &Block) {
     let _ = block.labels(&all, &mut |_, labels| {
         assert!(labels.iter().count() < 1 << 16)
     });
-    let _ = block.label_hashes(&all, &mut Vec::new());
     let _ = block.prefetch(&all, TimeRange::ALL);
     let mut newest = None;
     let _ = block.exemplars(&all, |place, exemplar| {

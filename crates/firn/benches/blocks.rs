@@ -219,7 +219,8 @@ fn read_plain(block: &Block) -> usize {
 fn report_sizes(out: &mut dyn Write, samples: &Samples, meta: &BlockMeta) -> std::io::Result<()> {
     let count = samples.count() as f64;
     let of = |index: bool| -> u64 {
-        let files = meta.files.iter().filter(|f| (f.name == "index") == index);
+        let files = meta.files.iter();
+        let files = files.filter(|f| f.name.starts_with("index") == index);
         files.map(|f| f.bytes).sum()
     };
     let (index, data) = (of(true) as f64, of(false) as f64);

@@ -200,6 +200,12 @@ impl Blocks {
         (committing.list.clone(), self.view())
     }
 
+    /// A cache of its own for a reader of whole blocks, which reports damage as this one's does.
+    pub(crate) fn cache_beside(&self, bytes_max: usize) -> Arc<BlockCache> {
+        let cache = BlockCache::new(bytes_max);
+        Arc::new(cache.reporting_to(self.damages.clone()))
+    }
+
     /// The folder of all blocks.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir

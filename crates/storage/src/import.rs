@@ -175,8 +175,8 @@ impl Import {
         for meta in &self.written {
             let block = Block::open(env, &blocks.dir_of(meta.id), &blocks.cache)?;
             let mut damage = None;
-            block.verify(&mut |e| {
-                damage.get_or_insert(e);
+            block.verify(&mut |fault| {
+                damage.get_or_insert(fault.error);
             });
             if let Some(damage) = damage {
                 return Err(damage.into());

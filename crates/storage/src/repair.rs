@@ -17,6 +17,7 @@ mod aside;
 mod blocks;
 mod from_log;
 mod records;
+mod rewrite;
 mod segment;
 #[cfg(test)]
 mod tests;

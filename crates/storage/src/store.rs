@@ -108,7 +108,8 @@ impl Store {
             found.segments.files().clone(),
             damages.clone(),
         );
-        let block_cache = Arc::new(BlockCache::new(options.page_cache_bytes));
+        let block_cache = BlockCache::new(options.page_cache_bytes).reporting_to(damages.clone());
+        let block_cache = Arc::new(block_cache);
         let blocks = Blocks::open(&env, &files.dir.blocks(), block_cache, damages.clone())?;
         let cut = blocks.view().cut;
         let mut state = State::new(

@@ -10,6 +10,7 @@
 //! Invariant: no lock is held while a unit is read.
 
 use super::cached::{Flight, Place, Shard};
+use crate::damage::{self, Damage, DamageKind, Damages};
 use crate::error::StorageError;
 use firn_model::metrics::{Counter, Gauge};
 use std::any::Any;
@@ -34,6 +35,7 @@ pub struct BlockCache {
     /// The shard at which the hand is.
     hand: AtomicUsize,
     blocks: AtomicU64,
+    damages: Option<Arc<Damages>>,
     /// Bytes held.
     pub held_bytes: Gauge,
     /// Units found in it.
@@ -53,10 +55,39 @@ impl BlockCache {
             shards: Default::default(),
             hand: AtomicUsize::new(0),
             blocks: AtomicU64::new(0),
+            damages: None,
             held_bytes: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
             read_bytes: Counter::default(),
+        }
+    }
+
+    /// The same, which reports what of its blocks had to be read from a second copy.
+    pub(crate) fn reporting_to(self, damages: Arc<Damages>) -> Self {
+        Self {
+            damages: Some(damages),
+            ..self
+        }
+    }
+
+    /// Reports damage that costs nothing: what was there is in a second place, too.
+    #[cold]
+    pub(crate) fn report_recovered(&self, error: &StorageError, second: &str) {
+        let Some(damages) = &self.damages else { return };
+        let damage = damage::met(DamageKind::Blocks, error);
+        damages.report(Damage {
+            what: format!("{}; {second} has the same and is used", damage.what),
+            samples: Some(0),
+            ..damage
+        });
+    }
+
+    /// Reports damage to a block that is opened; reads that lack something for it say so.
+    #[cold]
+    pub(crate) fn report_damaged(&self, error: &StorageError) {
+        if let Some(damages) = &self.damages {
+            damages.report(damage::met(DamageKind::Blocks, error));
         }
     }
 

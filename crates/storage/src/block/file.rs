@@ -8,10 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+const MISSING: &str = "the file is missing";
+
 /// An open file, whose length is known.
 pub(crate) struct BlockRanges {
     path: PathBuf,
-    file: Arc<dyn File>,
+    /// None if the file is missing.
+    file: Option<Arc<dyn File>>,
     bytes: u64,
 }
 
@@ -32,9 +35,29 @@ impl BlockRanges {
             .map_err(StorageError::io("read length of", path))?;
         Ok(Self {
             path: path.to_path_buf(),
-            file,
+            file: Some(file),
             bytes,
         })
+    }
+
+    /// A file that is missing: no byte of it can be read.
+    pub(crate) fn missing(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            file: None,
+            bytes: 0,
+        }
+    }
+
+    /// Whether it is there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Says that it should have so many bytes.
+    pub(crate) fn of_other_length(&self, wanted: u64) -> StorageError {
+        let what = format!("{} bytes instead of {wanted}", self.bytes);
+        self.damaged(self.bytes.min(wanted), what)
     }
 
     /// Its path.
@@ -54,6 +77,9 @@ impl BlockRanges {
         bytes: usize,
         count: &Counter,
     ) -> Result<Vec<u8>, StorageError> {
+        let Some(file) = &self.file else {
+            return Err(self.damaged(0, MISSING));
+        };
         let end = offset.checked_add(bytes as u64);
         if end.is_none_or(|end| end > self.bytes) {
             let what = format!(
@@ -63,7 +89,7 @@ impl BlockRanges {
             return Err(self.damaged(offset, what));
         }
         let mut read = vec![0; bytes];
-        let done = self.file.read_at(offset, &mut read);
+        let done = file.read_at(offset, &mut read);
         let done = done.map_err(|e| self.not_read(e))?;
         count.add(done as u64);
         if done < bytes {

@@ -5,8 +5,11 @@
 //! section = kind u16 | flags u16 | crc32c u32 | offset u64 | bytes u64        (its entry)
 //! footer  = "FIRNBLK\0" | version u32 | series u32 | samples u64 | block u128 (big endian)
 //!         | directory offset u64 | directory bytes u32 | directory crc32c u32
-//!         | 0 u32 | crc32c u32 of the footer before
+//!         | crc32c u32 of the file before the footer | crc32c u32 of the footer before
 //! ```
+//!
+//! `index.copy` has the same bytes. Blocks of version 1 have no copy, a section of hashes that
+//! nothing reads, and zero in place of the checksum of the file.
 //!
 //! Units are what is read, checked and cached as one; the table of a section says where its units
 //! lie. A reader takes the footer, the directory and the sections in one read of the file's end. It
@@ -17,8 +20,11 @@ use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use std::ops::Range;
 
-/// The only version of the format that is read.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that is written.
+pub(crate) const VERSION: u32 = 2;
+
+/// The version before, which is read too.
+pub(crate) const VERSION_BEFORE: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"FIRNBLK\0";
 
@@ -36,6 +42,9 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// What the file is called.
 pub(crate) const INDEX: &str = "index";
 
+/// What its copy is called.
+pub(crate) const INDEX_COPY: &str = "index.copy";
+
 /// What a file of pages is called.
 pub(crate) fn data_name(number: usize) -> String {
     format!("data-{number:03}")
@@ -47,7 +56,7 @@ pub(crate) fn data_name(number: usize) -> String {
 pub(crate) enum Section {
     /// Units of columns of numbers of label values.
     Series = 1,
-    /// Units of hashes of label sets.
+    /// Hashes of label sets, in version 1 only.
     Hashes = 2,
     /// Units of label values.
     Terms = 3,
@@ -63,12 +72,13 @@ pub(crate) enum Section {
     Exemplars = 8,
     /// Units of what was said of metrics. A block of which nothing was said lacks it.
     Metadata = 9,
+    /// The text of `meta.json` without the index and its copy. Version 1 lacks it.
+    Meta = 12,
 }
 
 /// Those that each block has.
-const NEEDED: [Section; 7] = [
+const NEEDED: [Section; 6] = [
     Section::Series,
-    Section::Hashes,
     Section::Terms,
     Section::Labels,
     Section::Postings,
@@ -153,7 +163,8 @@ impl Sections {
             if behind.is_none_or(|behind| behind > end) {
                 return Err(Malformed("section outside of the file"));
             }
-            let is_known = NEEDED.iter().any(|known| *known as u16 == entry.kind);
+            let mut known = NEEDED.iter().chain([&Section::Hashes]);
+            let is_known = known.any(|known| *known as u16 == entry.kind);
             if !is_known && entry.flags & OPTIONAL == 0 {
                 return Err(Malformed("unknown section that is not optional"));
             }
@@ -179,12 +190,15 @@ impl Sections {
 /// The last bytes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    pub(crate) version: u32,
     pub(crate) id: BlockId,
     pub(crate) series: u32,
     pub(crate) samples: u64,
     pub(crate) directory_offset: u64,
     pub(crate) directory_bytes: u32,
     pub(crate) directory_crc: u32,
+    /// Of all bytes before the footer; zero in version 1.
+    pub(crate) body_crc: u32,
 }
 
 /// Why a footer cannot be read.
@@ -207,17 +221,23 @@ impl Footer {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.series.to_le_bytes());
         out.extend_from_slice(&self.samples.to_le_bytes());
         out.extend_from_slice(&self.id.to_bytes());
         out.extend_from_slice(&self.directory_offset.to_le_bytes());
         out.extend_from_slice(&self.directory_bytes.to_le_bytes());
         out.extend_from_slice(&self.directory_crc.to_le_bytes());
-        out.extend_from_slice(&0u32.to_le_bytes());
+        out.extend_from_slice(&self.body_crc.to_le_bytes());
         let crc = crc32c::crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// The checksum of a file that ends with it; unknown in version 1.
+    pub(crate) fn file_crc(&self) -> Option<u32> {
+        let crc = crc32c::crc32c_append(self.body_crc, &self.encode());
+        (self.version != VERSION_BEFORE).then_some(crc)
     }
 
     /// Reads the last bytes of a file of `file_bytes`.
@@ -231,19 +251,21 @@ impl Footer {
             return Err(Malformed("footer fails its checksum").into());
         }
         let version = cursor.number(4)? as u32;
-        if version != VERSION {
+        if ![VERSION, VERSION_BEFORE].contains(&version) {
             return Err(FooterError::Version(version));
         }
         let series = cursor.number(4)? as u32;
         let samples = cursor.u64()?;
         let id = cursor.bytes(16)?.first_chunk().copied();
         let footer = Self {
+            version,
             id: BlockId::from_bytes(id.unwrap_or_default()),
             series,
             samples,
             directory_offset: cursor.u64()?,
             directory_bytes: cursor.number(4)? as u32,
             directory_crc: cursor.number(4)? as u32,
+            body_crc: cursor.number(4)? as u32,
         };
         let end = footer.directory().end;
         if end != file_bytes.saturating_sub(FOOTER_BYTES as u64) {

@@ -9,7 +9,7 @@
 //! follows it: no changed byte is taken for what was written.
 
 use super::id::BlockId;
-use super::layout::VERSION;
+use super::layout::{VERSION, VERSION_BEFORE};
 use crate::error::StorageError;
 use firn_model::sample::{TimeRange, TimestampMs};
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,8 @@ pub struct BlockShard {
 /// What a block is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMeta {
+    /// The version of its format.
+    pub format: u32,
     /// Its name.
     pub id: BlockId,
     /// Whether it is made of late samples alone, so that it may overlap others.
@@ -159,6 +161,14 @@ impl BlockMeta {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
+    /// How many of its files are the index and its copy; files of pages follow.
+    pub(crate) fn index_files(&self) -> usize {
+        match self.format {
+            VERSION_BEFORE => 1,
+            _ => 2,
+        }
+    }
+
     /// The bytes of `meta.json`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let stated = self.nominal.unwrap_or(self.range);
@@ -179,7 +189,7 @@ impl BlockMeta {
             },
             version: META_VERSION,
             firn: Firn {
-                format: VERSION,
+                format: self.format,
                 late: self.is_late,
                 resolution: 0,
                 nominal: self.nominal.is_some(),
@@ -218,7 +228,8 @@ impl BlockMeta {
             return Err(damaged(0, "checksum mismatch".to_owned()));
         }
         let text: Text = serde_json::from_str(text).map_err(|e| damaged(0, e.to_string()))?;
-        if text.version != META_VERSION || text.firn.format != VERSION {
+        let is_read = [VERSION, VERSION_BEFORE].contains(&text.firn.format);
+        if text.version != META_VERSION || !is_read {
             return Err(StorageError::Format {
                 path: path.to_path_buf(),
                 found: format!("{}/{}", text.version, text.firn.format),
@@ -278,6 +289,7 @@ impl Text {
         }
         let nominal = TimeRange::new(self.min_time, self.max_time.saturating_sub(1));
         Ok(BlockMeta {
+            format: firn.format,
             id: id(&self.ulid)?,
             is_late: firn.late,
             level: self.compaction.level,
@@ -310,6 +322,7 @@ mod tests {
     fn meta() -> BlockMeta {
         let id = BlockId::new(1_763_000_000_000, 0x1234_5678_9abc_def0);
         BlockMeta {
+            format: VERSION,
             id,
             is_late: true,
             level: 2,

@@ -31,8 +31,3 @@ pub(crate) fn family(labels: LabelsRef<'_>, memory: &mut Vec<u8>) -> Option<Fami
     }
     Some(Family(xxhash_rust::xxh64::xxh64(memory, 0)))
 }
-
-/// The hash of a label set that blocks store: XXH64 of its canonical bytes.
-pub(crate) fn label_hash(labels: LabelsRef<'_>) -> u64 {
-    xxhash_rust::xxh64::xxh64(labels.as_bytes(), 0)
-}

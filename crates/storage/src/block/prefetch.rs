@@ -6,7 +6,6 @@ use super::pages::{self, PageEntry};
 use super::reader::Block;
 use super::times::TimesUnit;
 use super::unit::UnitEntry;
-use crate::encoding::Malformed;
 use crate::error::StorageError;
 use firn_model::sample::TimeRange;
 use std::collections::BTreeSet;
@@ -150,28 +149,36 @@ impl Block {
                 together.push(next);
             }
             let count = &self.cache().read_bytes;
-            let bytes = file.read(start, (end - start) as usize, count)?;
+            let bytes = file.read(start, (end - start) as usize, count);
             for Wanted { what, claim } in together {
-                let Range {
-                    start: from,
-                    end: to,
-                } = what.range();
-                let bytes = &bytes[(from - start) as usize..(to - start) as usize];
-                claim.land(self.open_wanted(&what, bytes)?);
+                let range = what.range();
+                let of_unit = |bytes: &'_ Vec<u8>| {
+                    let end = (range.end - start) as usize;
+                    bytes[(range.start - start) as usize..end].to_vec()
+                };
+                let bytes = bytes.as_ref().map(of_unit);
+                claim.land(self.open_wanted(&what, bytes.ok())?);
             }
         }
         Ok(())
     }
 
-    fn open_wanted(&self, what: &What, bytes: &[u8]) -> Result<Arc<dyn Unit>, StorageError> {
+    /// Opens what was read, or reads it by itself if it was not delivered with its neighbours or is
+    /// damaged.
+    fn open_wanted(
+        &self,
+        what: &What,
+        read: Option<Vec<u8>>,
+    ) -> Result<Arc<dyn Unit>, StorageError> {
         match what {
-            What::Page(entry) => Ok(Arc::new(self.open_page(entry, bytes)?)),
+            What::Page(entry) => match read {
+                Some(bytes) => Ok(Arc::new(self.open_page(entry, &bytes)?)),
+                None => Ok(Arc::new(self.read_page(entry)?)),
+            },
             What::Times(entry) => {
-                if crc32c::crc32c(bytes) != entry.crc {
-                    let e = Malformed("unit fails its checksum");
-                    return Err(self.malformed_unit(Some(entry), e));
-                }
-                let unit = TimesUnit::open(bytes.to_vec());
+                let sound = read.filter(|bytes| crc32c::crc32c(bytes) == entry.crc);
+                let bytes = sound.map_or_else(|| self.read_unit(entry), Ok)?;
+                let unit = TimesUnit::open(bytes);
                 Ok(Arc::new(
                     unit.map_err(|e| self.malformed_unit(Some(entry), e))?,
                 ))
@@ -182,7 +189,7 @@ impl Block {
     fn file_of(&self, what: &What) -> Result<&BlockRanges, StorageError> {
         match what {
             What::Page(page) => self.data_file(page),
-            What::Times(_) => Ok(&self.index),
+            What::Times(_) => Ok(self.index.first()),
         }
     }
 }

@@ -5,14 +5,16 @@ use super::cached::Place;
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsTable;
 use super::file::BlockRanges;
+use super::id::BlockId;
+use super::index::{BlockIndex, lost};
 use super::labels::{LabelTable, TermsTable};
 use super::layout::{
-    FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION, data_name,
+    FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, Section, Sections, VERSION, data_name,
 };
-use super::meta::{BlockMeta, META, META_BYTES_MAX};
+use super::meta::{BlockMeta, FileMeta, META, META_BYTES_MAX};
 use super::metadata::MetadataTable;
 use super::pages::{PageEntry, PagesUnit};
-use super::series::{HashesUnit, SeriesUnit, UNIT_SERIES};
+use super::series::{SeriesUnit, UNIT_SERIES};
 use super::terms::TermsUnit;
 use super::times::TimesUnit;
 use super::unit::{UnitEntry, UnitTable};
@@ -31,6 +33,8 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// The number of the index among the files of a block; files of pages follow.
 const INDEX_FILE: u32 = 0;
 
+const OTHER_BLOCK: &str = "index of another block than meta.json is of";
+
 /// An open block. Its units are read when they are asked for.
 #[derive(Debug)]
 pub struct Block {
@@ -38,7 +42,7 @@ pub struct Block {
     cache: Arc<BlockCache>,
     /// What its units are called in the cache.
     number: u64,
-    pub(super) index: BlockRanges,
+    pub(super) index: BlockIndex,
     pub(super) data: Vec<BlockRanges>,
     pub(super) labels: LabelTable,
     pub(super) terms: TermsTable,
@@ -53,7 +57,6 @@ pub struct Block {
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) series: UnitTable,
-    pub(super) hashes: UnitTable,
     pub(super) postings: UnitTable,
     pub(super) times: UnitTable,
     pub(super) pages: UnitTable,
@@ -73,22 +76,42 @@ impl Block {
     }
 
     /// Opens the block in the folder `dir`: reads `meta.json` and the end of the index, and checks
-    /// them and the lengths of the files.
+    /// them and the lengths of the files. What is damaged of them is taken from its second copy, and
+    /// reported.
     pub fn open(env: &Env, dir: &Path, cache: &Arc<BlockCache>) -> Result<Self, StorageError> {
-        let disk = &*env.disk;
-        let meta = read_meta(disk, dir, &cache.read_bytes)?;
-        let mut files = Vec::with_capacity(meta.files.len());
-        for file in &meta.files {
-            let opened = BlockRanges::at(disk, &dir.join(&file.name))?;
-            if opened.len() != file.bytes {
-                let what = format!("{} bytes instead of {}", opened.len(), file.bytes);
-                return Err(opened.damaged(opened.len().min(file.bytes), what));
+        let error = match read_meta(&*env.disk, dir, &cache.read_bytes) {
+            Ok(meta) => return Self::open_as(env, dir, cache, Some(meta)),
+            Err(e @ StorageError::Format { .. }) => return Err(e),
+            Err(e) => e,
+        };
+        match Self::open_as(env, dir, cache, None) {
+            Ok(block) => {
+                cache.report_recovered(&lost(error, &dir.join(META)), INDEX);
+                Ok(block)
             }
-            files.push(opened);
+            // What is not delivered may say what the block is.
+            Err(e) if e.is_disk_fault() => Err(e),
+            Err(_) => Err(error),
         }
-        let data = files.split_off(1);
-        let index = files.remove(0);
-        let tail = Tail::read(&index, &meta, &cache.read_bytes)?;
+    }
+
+    /// Opens a block of which `meta` is known, or what the index says of it.
+    fn open_as(
+        env: &Env,
+        dir: &Path,
+        cache: &Arc<BlockCache>,
+        meta: Option<BlockMeta>,
+    ) -> Result<Self, StorageError> {
+        let bytes = meta.as_ref().map(|meta| meta.files[0].bytes);
+        let index = BlockIndex::open(&env.disk, dir, bytes)?;
+        let name = dir.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let known = meta.as_ref().map_or(Known::Name(name), Known::Meta);
+        let tail = Tail::read(&index, &known, cache)?;
+        let meta = match &meta {
+            Some(meta) => meta.clone(),
+            None => tail.meta()?,
+        };
+        let data = open_data(&*env.disk, dir, &meta, cache)?;
         let labels = tail.decode(Section::Labels, |bytes| {
             LabelTable::decode(bytes, meta.series)
         })?;
@@ -107,7 +130,6 @@ impl Block {
         };
         let tables = Tables {
             series: table(Section::Series)?,
-            hashes: table(Section::Hashes)?,
             postings: table(Section::Postings)?,
             times: table(Section::Times)?,
             pages: table(Section::Pages)?,
@@ -131,6 +153,7 @@ impl Block {
             metadata,
         };
         block.check_tables()?;
+        block.index.report(cache);
         Ok(block)
     }
 
@@ -153,12 +176,11 @@ impl Block {
     pub fn memory_bytes(&self) -> usize {
         let Tables {
             series,
-            hashes,
             postings,
             times,
             pages,
         } = &self.tables;
-        let tables = [series, hashes, postings, times, pages];
+        let tables = [series, postings, times, pages];
         let tables = tables.into_iter();
         let exemplars = self.exemplars.iter().map(|table| &table.units);
         let metadata = self.metadata.iter().map(|table| &table.units);
@@ -167,24 +189,16 @@ impl Block {
         size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
     }
 
-    /// What readers rely on of the tables: each has a unit for what is looked up first, and as many
-    /// series as are said have a hash, so that their number may be allocated by.
+    /// What readers rely on of the tables: each has a unit for what is looked up first, and all
+    /// series that are said are in units.
     fn check_tables(&self) -> Result<(), StorageError> {
         let damaged = |what: &str| self.index.damaged(self.index.len(), what);
         let series = u64::from(self.meta.series);
         let each = u64::from(UNIT_SERIES);
-        let hashes = self.tables.hashes.iter().map(|unit| u64::from(unit.bytes));
-        if hashes.sum::<u64>() != 8 * series {
-            return Err(damaged(
-                "number of hashes differs from the number of series",
-            ));
-        }
-        for table in [&self.tables.series, &self.tables.hashes] {
-            let firsts = table.iter().map(|unit| unit.first);
-            let wanted = (0..series.div_ceil(each)).map(|unit| unit * each);
-            if !firsts.eq(wanted) {
-                return Err(damaged("number of units differs from the number of series"));
-            }
+        let firsts = self.tables.series.iter().map(|unit| unit.first);
+        let wanted = (0..series.div_ceil(each)).map(|unit| unit * each);
+        if !firsts.eq(wanted) {
+            return Err(damaged("number of units differs from the number of series"));
         }
         let begins = |table: &UnitTable| table.get(0).map(|unit| unit.first);
         let Tables { times, pages, .. } = &self.tables;
@@ -207,14 +221,6 @@ impl Block {
         let len = self.unit_series(unit);
         self.unit(self.tables.series.get(unit), |bytes| {
             SeriesUnit::open(bytes, len)
-        })
-    }
-
-    /// The unit of hashes with this index.
-    pub(super) fn hashes_unit(&self, unit: usize) -> Result<Arc<HashesUnit>, StorageError> {
-        let len = self.unit_series(unit);
-        self.unit(self.tables.hashes.get(unit), |bytes| {
-            HashesUnit::open(bytes, len)
         })
     }
 
@@ -274,11 +280,15 @@ impl Block {
 
     /// A page.
     pub(super) fn page(&self, entry: &PageEntry) -> Result<Arc<DataPage>, StorageError> {
+        self.cache
+            .get(self.page_place(entry), || self.read_page(entry))
+    }
+
+    /// Reads a page.
+    pub(super) fn read_page(&self, entry: &PageEntry) -> Result<DataPage, StorageError> {
         let file = self.data_file(entry)?;
-        self.cache.get(self.page_place(entry), || {
-            let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
-            self.open_page(entry, &bytes)
-        })
+        let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
+        self.open_page(entry, &bytes)
     }
 
     /// Opens the bytes of a page, unless they are not those that were written.
@@ -345,12 +355,12 @@ impl Block {
 
     /// The bytes of a unit of the index, unless they are not those that were written.
     pub(super) fn read_unit(&self, entry: &UnitEntry) -> Result<Vec<u8>, StorageError> {
-        let count = &self.cache.read_bytes;
-        let bytes = self.index.read(entry.offset, entry.bytes as usize, count)?;
-        match crc32c::crc32c(&bytes) == entry.crc {
+        let check = |bytes: Vec<u8>| match crc32c::crc32c(&bytes) == entry.crc {
             true => Ok(bytes),
             false => Err(self.index.damaged(entry.offset, "unit fails its checksum")),
-        }
+        };
+        let place = (entry.offset, entry.bytes as usize);
+        self.index.read(place, check, &self.cache)
     }
 
     fn unit_series(&self, unit: usize) -> usize {
@@ -367,71 +377,90 @@ impl Drop for Block {
     }
 }
 
+/// What a footer must agree with.
+enum Known<'a> {
+    Meta(&'a BlockMeta),
+    /// The name of the folder, which is that of the block where it is one.
+    Name(Option<BlockId>),
+}
+
+impl Known<'_> {
+    fn is_of(&self, footer: &Footer) -> bool {
+        match self {
+            Self::Meta(meta) => {
+                let said = (meta.format, meta.id, meta.series, meta.samples);
+                said == (footer.version, footer.id, footer.series, footer.samples)
+            }
+            Self::Name(name) => name.is_none_or(|name| name == footer.id),
+        }
+    }
+}
+
 /// The end of an index.
 struct Tail<'a> {
-    file: &'a BlockRanges,
-    count: &'a Counter,
+    index: &'a BlockIndex,
+    cache: &'a BlockCache,
     /// Where the bytes begin.
     start: u64,
+    /// Those of the first file; none if they are not delivered together.
     bytes: Vec<u8>,
+    footer: Footer,
     sections: Sections,
 }
 
 impl<'a> Tail<'a> {
     fn read(
-        file: &'a BlockRanges,
-        meta: &BlockMeta,
-        count: &'a Counter,
+        index: &'a BlockIndex,
+        known: &Known<'_>,
+        cache: &'a BlockCache,
     ) -> Result<Self, StorageError> {
-        let start = file.len().saturating_sub(TAIL_BYTES);
-        let bytes = file.read(start, (file.len() - start) as usize, count)?;
-        let at = file.len().saturating_sub(FOOTER_BYTES as u64);
-        let footer = &bytes[bytes.len().saturating_sub(FOOTER_BYTES)..];
-        let footer = Footer::decode(footer, file.len()).map_err(|e| match e {
-            FooterError::Malformed(e) => file.malformed(at)(e),
-            FooterError::Version(found) => StorageError::Format {
-                path: file.path().to_path_buf(),
-                found: found.to_string(),
-                known: VERSION,
-            },
-        })?;
-        let said = (meta.id, meta.series, meta.samples);
-        if (footer.id, footer.series, footer.samples) != said {
-            return Err(file.damaged(at, "index of another block than meta.json is of"));
-        }
+        let start = index.len().saturating_sub(TAIL_BYTES);
+        let bytes = (index.len() - start) as usize;
+        let bytes = index.first().read(start, bytes, &cache.read_bytes);
+        let bytes = bytes.unwrap_or_default();
+        let at = index.len().saturating_sub(FOOTER_BYTES as u64);
+        let open = |bytes: Vec<u8>| open_footer(index, known, &bytes, at);
+        let place = (at, FOOTER_BYTES.min(index.len() as usize));
+        let of_first = piece(index, (start, &bytes), place, cache).and_then(open);
+        let footer = index.or_of_copy(of_first, place, open, cache)?;
         let mut tail = Self {
-            file,
-            count,
+            index,
+            cache,
             start,
             bytes,
+            footer,
             sections: Sections::default(),
         };
         let directory = footer.directory();
-        let bytes = tail.bytes(directory.start, footer.directory_bytes.into())?;
-        if crc32c::crc32c(&bytes) != footer.directory_crc {
-            let what = "section directory fails its checksum";
-            return Err(file.damaged(directory.start, what));
-        }
-        let sections = Sections::decode(&bytes, directory.start);
-        tail.sections = sections.map_err(file.malformed(directory.start))?;
+        let place = (directory.start, footer.directory_bytes as usize);
+        tail.sections = tail.checked(place, |bytes| {
+            if crc32c::crc32c(bytes) != footer.directory_crc {
+                let what = "section directory fails its checksum";
+                return Err(index.damaged(directory.start, what));
+            }
+            let sections = Sections::decode(bytes, directory.start);
+            sections.map_err(index.malformed(directory.start))
+        })?;
         Ok(tail)
     }
 
-    /// Bytes of the file, of memory if they are there.
-    fn bytes(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, StorageError> {
-        let at = offset.checked_sub(self.start).map(|at| at as usize);
-        let known = at.and_then(|at| self.bytes.get(at..)?.get(..bytes as usize));
-        match known {
-            Some(known) => Ok(known.to_vec()),
-            None => self.file.read(offset, bytes as usize, self.count),
-        }
+    /// What `check` makes of bytes of the index, of memory if they are there.
+    fn checked<T>(
+        &self,
+        place: (u64, usize),
+        check: impl Fn(&[u8]) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let check = |bytes: Vec<u8>| check(&bytes);
+        let read = piece(self.index, (self.start, &self.bytes), place, self.cache);
+        self.index
+            .or_of_copy(read.and_then(check), place, check, self.cache)
     }
 
     /// A section, if there is one.
     fn decode_optional<T>(
         &self,
         kind: Section,
-        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
     ) -> Result<Option<T>, StorageError> {
         match self.sections.find(kind) {
             Some(_) => self.decode(kind, decode).map(Some),
@@ -442,22 +471,123 @@ impl<'a> Tail<'a> {
     fn decode<T>(
         &self,
         kind: Section,
-        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
     ) -> Result<T, StorageError> {
-        let lacks = || self.file.damaged(self.file.len(), "section is missing");
+        self.section(kind, |offset, bytes| {
+            decode(bytes).map_err(self.index.malformed(offset))
+        })
+    }
+
+    /// What `open` makes of the offset and the bytes of a section.
+    fn section<T>(
+        &self,
+        kind: Section,
+        open: impl Fn(u64, &[u8]) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let lacks = || self.index.damaged(self.index.len(), "section is missing");
         let entry = self.sections.find(kind).ok_or_else(lacks)?;
-        let bytes = self.bytes(entry.offset, entry.bytes)?;
-        if crc32c::crc32c(&bytes) != entry.crc {
-            return Err(self
-                .file
-                .damaged(entry.offset, "section fails its checksum"));
+        let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
+        self.checked((entry.offset, bytes), |bytes| {
+            match crc32c::crc32c(bytes) == entry.crc {
+                true => open(entry.offset, bytes),
+                false => Err(self
+                    .index
+                    .damaged(entry.offset, "section fails its checksum")),
+            }
+        })
+    }
+
+    /// What `meta.json` says, as the index has it too.
+    fn meta(&self) -> Result<BlockMeta, StorageError> {
+        let path = self.index.first().path();
+        let mut meta = self.section(Section::Meta, |_, bytes| BlockMeta::decode(bytes, path))?;
+        let file = |name: &str| FileMeta {
+            name: name.to_owned(),
+            bytes: self.index.len(),
+            crc: self.footer.file_crc().unwrap_or(0),
+        };
+        meta.files.splice(0..0, [file(INDEX), file(INDEX_COPY)]);
+        match Known::Meta(&meta).is_of(&self.footer) && has_files_of_a_block(&meta) {
+            true => Ok(meta),
+            false => Err(self.index.damaged(0, OTHER_BLOCK)),
         }
-        decode(&bytes).map_err(self.file.malformed(entry.offset))
     }
 }
 
-/// Reads `meta.json`, which names the index first and then files of pages in order.
-fn read_meta(disk: &dyn Disk, dir: &Path, count: &Counter) -> Result<BlockMeta, StorageError> {
+/// The bytes of a place in the first file, which are in memory if they are among `read`, that begin
+/// at an offset.
+fn piece(
+    index: &BlockIndex,
+    (start, read): (u64, &[u8]),
+    (offset, bytes): (u64, usize),
+    cache: &BlockCache,
+) -> Result<Vec<u8>, StorageError> {
+    let at = offset.checked_sub(start).map(|at| at as usize);
+    let known = at.and_then(|at| read.get(at..)?.get(..bytes));
+    match known {
+        Some(known) => Ok(known.to_vec()),
+        None => index.first().read(offset, bytes, &cache.read_bytes),
+    }
+}
+
+fn open_footer(
+    index: &BlockIndex,
+    known: &Known<'_>,
+    bytes: &[u8],
+    at: u64,
+) -> Result<Footer, StorageError> {
+    let footer = Footer::decode(bytes, index.len()).map_err(|e| match e {
+        FooterError::Malformed(e) => index.malformed(at)(e),
+        FooterError::Version(found) => StorageError::Format {
+            path: index.first().path().to_path_buf(),
+            found: found.to_string(),
+            known: VERSION,
+        },
+    })?;
+    match known.is_of(&footer) {
+        true => Ok(footer),
+        false => Err(index.damaged(at, OTHER_BLOCK)),
+    }
+}
+
+/// Opens the files of pages. One that is cut, or one of several that is missing, costs its pages; a
+/// block without any is an error.
+fn open_data(
+    disk: &dyn Disk,
+    dir: &Path,
+    meta: &BlockMeta,
+    cache: &BlockCache,
+) -> Result<Vec<BlockRanges>, StorageError> {
+    let files = &meta.files[meta.index_files()..];
+    let mut data = Vec::with_capacity(files.len());
+    for file in files {
+        let path = dir.join(&file.name);
+        let opened = BlockRanges::at(disk, &path).map_err(|e| lost(e, &path));
+        let opened = match opened {
+            Err(e @ StorageError::Damaged { .. }) if files.len() > 1 => {
+                cache.report_damaged(&e);
+                BlockRanges::missing(&path)
+            }
+            opened => opened?,
+        };
+        if opened.is_there() && opened.len() != file.bytes {
+            let damage = opened.of_other_length(file.bytes);
+            if files.len() == 1 && opened.len() == 0 {
+                return Err(damage);
+            }
+            cache.report_damaged(&damage);
+        }
+        data.push(opened);
+    }
+    Ok(data)
+}
+
+/// Reads `meta.json`.
+pub(super) fn read_meta(
+    disk: &dyn Disk,
+    dir: &Path,
+    count: &Counter,
+) -> Result<BlockMeta, StorageError> {
     let path = dir.join(META);
     let file = BlockRanges::at(disk, &path)?;
     if file.len() > META_BYTES_MAX {
@@ -465,15 +595,19 @@ fn read_meta(disk: &dyn Disk, dir: &Path, count: &Counter) -> Result<BlockMeta, 
     }
     let bytes = file.read(0, file.len() as usize, count)?;
     let meta = BlockMeta::decode(&bytes, &path)?;
-    let pages = (0..meta.files.len().saturating_sub(1)).map(data_name);
-    let names = std::iter::once(INDEX.to_owned()).chain(pages);
-    let is_named = meta
-        .files
-        .iter()
-        .map(|file| &file.name)
-        .eq(names.collect::<Vec<_>>().iter());
-    match is_named && meta.files.len() > 1 && meta.series > 0 {
+    match has_files_of_a_block(&meta) {
         true => Ok(meta),
         false => Err(file.damaged(0, "other files than a block has, or no series")),
     }
+}
+
+/// Whether the files are the index, its copy, and one of pages or more in order.
+fn has_files_of_a_block(meta: &BlockMeta) -> bool {
+    let indexes = [INDEX, INDEX_COPY].map(str::to_owned).into_iter();
+    let pages = meta.files.len().saturating_sub(meta.index_files());
+    let names = indexes
+        .take(meta.index_files())
+        .chain((0..pages).map(data_name));
+    let is_named = meta.files.iter().map(|file| file.name.clone()).eq(names);
+    is_named && pages > 0 && meta.series > 0
 }

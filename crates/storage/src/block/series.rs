@@ -1,11 +1,10 @@
-//! The labels of series, as columns of numbers of values; and the hashes of their label sets.
+//! The labels of series, as columns of numbers of values.
 //!
 //! ```text
 //! unit of series = series varint | labels varint | labels x (label varint | bytes varint)
 //!                | labels x column
 //! column         = one more than the number of the value of the label, 0 without the label; an
 //!                  integer column
-//! unit of hashes = hash u64 of each series
 //! ```
 //!
 //! All units but the last have as many series, so that a series is found without a look. In the
@@ -20,7 +19,7 @@ use crate::page::packed;
 use crate::page::planner::Planner;
 use std::ops::Range;
 
-/// Series of a unit: some 40 KB of columns and as much of hashes.
+/// Series of a unit: some 40 KB of columns.
 pub(crate) const UNIT_SERIES: u32 = 4_096;
 
 /// Series whose numbers are decoded together.
@@ -34,14 +33,12 @@ pub(crate) struct SeriesDraft {
     columns: Vec<(u32, Vec<u32>)>,
     /// For each label the number of its column plus one.
     places: Vec<u32>,
-    hashes: Vec<u8>,
 }
 
 impl SeriesDraft {
     /// Begins a series.
-    pub(crate) fn begin(&mut self, hash: u64) {
+    pub(crate) fn begin(&mut self) {
         self.len += 1;
-        self.hashes.extend_from_slice(&hash.to_le_bytes());
     }
 
     /// The series that was begun has this value of a label.
@@ -69,8 +66,8 @@ impl SeriesDraft {
         self.len
     }
 
-    /// Ends the unit: its columns as [`Spilled`] reads them, and the bytes of its hashes.
-    pub(crate) fn end(&mut self) -> (Vec<u8>, Vec<u8>) {
+    /// Ends the unit: its columns as [`Spilled`] reads them.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         push_uvarint(&mut out, self.len as u64);
         push_uvarint(&mut out, self.columns.len() as u64);
@@ -83,7 +80,7 @@ impl SeriesDraft {
         }
         self.columns.clear();
         self.len = 0;
-        (out, std::mem::take(&mut self.hashes))
+        out
     }
 }
 
@@ -213,33 +210,5 @@ impl SeriesUnit {
         };
         let column = Cursor::new(&self.bytes[self.columns[at].1.clone()]);
         crate::page::ints::read_column(column, self.len, wanted, into)
-    }
-}
-
-/// The hashes of a unit.
-#[derive(Debug)]
-pub(crate) struct HashesUnit(Vec<u8>);
-
-impl Unit for HashesUnit {
-    fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.0.len()
-    }
-}
-
-impl HashesUnit {
-    /// The hashes of `len` series.
-    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
-        match bytes.len() == len * size_of::<u64>() {
-            true => Ok(Self(bytes)),
-            false => Err(Malformed(
-                "number of hashes differs from the number of series",
-            )),
-        }
-    }
-
-    /// The hash of the series with this index in its unit.
-    pub(crate) fn get(&self, index: usize) -> Option<u64> {
-        let hashes = self.0.as_chunks::<8>().0;
-        hashes.get(index).map(|hash| u64::from_le_bytes(*hash))
     }
 }

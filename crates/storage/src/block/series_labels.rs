@@ -156,26 +156,6 @@ impl Block {
         self.index
             .damaged(self.index.len(), "series with a value that does not exist")
     }
-
-    /// Appends the hash of the label set of each of `ordinals`: XXH64 of its canonical bytes.
-    pub fn label_hashes(&self, ordinals: &[u32], into: &mut Vec<u64>) -> Result<(), StorageError> {
-        let mut open = None;
-        for ordinal in ordinals {
-            let unit = (ordinal / UNIT_SERIES) as usize;
-            let hashes = match open.take() {
-                Some((known, hashes)) if known == unit => hashes,
-                _ => self.hashes_unit(unit)?,
-            };
-            let hash = hashes.get((ordinal % UNIT_SERIES) as usize);
-            let lacks = || {
-                let e = Malformed("number of no series");
-                self.malformed_unit(self.tables.hashes.get(unit), e)
-            };
-            into.push(hash.ok_or_else(lacks)?);
-            open = Some((unit, hashes));
-        }
-        Ok(())
-    }
 }
 
 impl Run {

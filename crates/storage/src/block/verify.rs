@@ -3,12 +3,15 @@
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsUnit;
 use super::file::BlockRanges;
+use super::index::lost;
 use super::labels::Label;
+use super::layout::INDEX_COPY;
+use super::meta::{FileMeta, META};
 use super::metadata::MetadataUnit;
 use super::pages::{PageEntry, PagesUnit};
 use super::postings::{self, PostingsUnit};
-use super::reader::Block;
-use super::series::{HashesUnit, RUN_SERIES, SeriesUnit, UNIT_SERIES};
+use super::reader::{Block, read_meta};
+use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
 use super::terms::{TermPostings, TermsUnit};
 use super::times::TimesUnit;
 use super::unit::UnitTable;
@@ -16,6 +19,7 @@ use crate::chunk::Columns;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::page::values::FloatReader;
+use std::path::Path;
 
 /// Bytes of a file that are read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -23,13 +27,38 @@ const READ_BYTES: u64 = 1 << 20;
 /// What is told of damage.
 type Each<'a> = dyn FnMut(StorageError) + 'a;
 
+/// Damage that was found in a block.
+#[derive(Debug)]
+pub struct BlockFault {
+    /// Where and what.
+    pub error: StorageError,
+    /// Whether it costs nothing: what was there is in a second place, too.
+    pub is_recovered: bool,
+}
+
 impl Block {
     /// Reads every byte, every unit and every page, and calls `each` with what is damaged. Damage
-    /// in a file is told of the file, by its checksum, and of the unit that it hit.
-    pub fn verify(&self, each: &mut dyn FnMut(StorageError)) {
-        let files = std::iter::once(&self.index).chain(&self.data);
-        for (file, meta) in files.zip(&self.meta().files) {
-            if let Err(e) = self.check_file(file, meta.crc) {
+    /// in a file is told of the file, by its checksum, and of the unit that it costs.
+    pub fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
+        for error in self.recovered() {
+            each(BlockFault {
+                error,
+                is_recovered: true,
+            });
+        }
+        let each = &mut |error| {
+            each(BlockFault {
+                error,
+                is_recovered: false,
+            });
+        };
+        let mut files = self.data.iter().collect::<Vec<_>>();
+        if self.meta().index_files() == 1 {
+            files.insert(0, self.index.first());
+        }
+        let behind = self.meta().files.len() - files.len();
+        for (file, meta) in files.into_iter().zip(&self.meta().files[behind..]) {
+            if let Err(e) = self.check_file(file, meta) {
                 each(e);
             }
         }
@@ -40,14 +69,39 @@ impl Block {
         self.check_metadata(each);
     }
 
-    fn check_file(&self, file: &BlockRanges, crc: u32) -> Result<(), StorageError> {
+    /// Damage to `meta.json`, to the index and to its copy, which is no loss by itself.
+    pub(crate) fn recovered(&self) -> Vec<StorageError> {
+        let dir = self.index.first().path().parent();
+        let dir = dir.unwrap_or(Path::new(""));
+        let read = read_meta(self.index.disk(), dir, &self.cache().read_bytes);
+        let meta = read.map_err(|e| lost(e, &dir.join(META)));
+        let mut found: Vec<StorageError> = meta.err().into_iter().collect();
+        if let [first, copy, _, ..] = self.meta().files.as_slice()
+            && self.meta().index_files() == 2
+        {
+            let missing = BlockRanges::missing(&dir.join(INDEX_COPY));
+            let of_copy = self.index.copy().unwrap_or(&missing);
+            found.extend(self.check_file(self.index.first(), first).err());
+            found.extend(self.check_file(of_copy, copy).err());
+        }
+        found
+    }
+
+    pub(super) fn check_file(
+        &self,
+        file: &BlockRanges,
+        meta: &FileMeta,
+    ) -> Result<(), StorageError> {
+        if file.len() != meta.bytes {
+            return Err(file.of_other_length(meta.bytes));
+        }
         let mut sum = 0;
         for start in (0..file.len()).step_by(READ_BYTES as usize) {
             let bytes = READ_BYTES.min(file.len() - start) as usize;
             let bytes = file.read(start, bytes, &self.cache().read_bytes)?;
             sum = crc32c::crc32c_append(sum, &bytes);
         }
-        match sum == crc {
+        match sum == meta.crc {
             true => Ok(()),
             false => Err(file.damaged(0, "the file fails its checksum")),
         }
@@ -79,8 +133,6 @@ impl Block {
             let before = unit as u32 * UNIT_SERIES;
             (self.series_count() - before).min(UNIT_SERIES) as usize
         };
-        let open = |unit, bytes| HashesUnit::open(bytes, len(unit));
-        self.check_units(&self.tables.hashes, each, open, |_, _| Ok(()));
         let open = |unit, bytes| SeriesUnit::open(bytes, len(unit));
         let mut numbers = Vec::new();
         self.check_units(&self.tables.series, each, open, |index, unit| {

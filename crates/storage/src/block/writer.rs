@@ -4,7 +4,7 @@
 //! create -> (push -> push_more*)* -> finish -> meta
 //! push: labels -> numbers of their values, lists of series; times -> their number;
 //!       values -> a page, which goes to data-NNN when it is full
-//! finish: terms, lists, columns of labels -> index; meta.json; all synced
+//! finish: terms, lists, columns of labels -> index and its copy; meta.json; all synced
 //! ```
 //!
 //! Memory does not grow with the samples: a page, a unit of each section, the dictionary of terms
@@ -19,10 +19,10 @@ mod output;
 use super::data_page::DataPageBuilder;
 use super::exemplars::Thinning;
 use super::id::BlockId;
-use super::layout::{Footer, INDEX, data_name};
+use super::layout::{INDEX, INDEX_COPY, VERSION, data_name};
 use super::meta::{BlockMeta, BlockShard, META};
 use super::metadata::Sayings;
-use super::order::{block_order, family, label_hash};
+use super::order::{block_order, family};
 use super::pages::PageEntry;
 use super::times::TimesWriter;
 use crate::chunk::Columns;
@@ -36,7 +36,7 @@ use firn_model::fingerprint::HashKeys;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::sample::TimeRange;
 use index::IndexWriter;
-use output::Output;
+use output::{Output, Twins};
 use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,8 @@ impl BlockWriter {
             .map_err(StorageError::io("create folder", dir))?;
         remove_files(env, dir)?;
         let create = |name: &str| Output::create(disk, dir.join(name));
-        let index = IndexWriter::new(create(INDEX)?, create(SPILL)?);
+        let indexes = Twins::create(disk, [dir.join(INDEX), dir.join(INDEX_COPY)])?;
+        let index = IndexWriter::new(indexes, create(SPILL)?);
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
@@ -157,7 +158,7 @@ impl BlockWriter {
         self.last.clear();
         self.last.extend_from_slice(labels.as_bytes());
         let series = self.index.series_count();
-        self.index.begin_series(label_hash(labels))?;
+        self.index.begin_series()?;
         let index = &mut self.index;
         self.dictionary
             .push(series, labels, |label, value| index.set_label(label, value));
@@ -235,7 +236,7 @@ impl BlockWriter {
     /// Bytes written so far.
     pub fn written_bytes(&self) -> u64 {
         let files: u64 = self.files.iter().map(|file| file.bytes).sum();
-        files + self.data.len() + self.index.len()
+        files + self.data.len() + 2 * self.index.len()
     }
 
     /// Samples so far.
@@ -278,22 +279,9 @@ impl BlockWriter {
         let range = self.range.expect("a block has a sample");
         self.end_page()?;
         self.index.end_times_unit(&mut self.times)?;
-        let footer = Footer {
-            id: self.source.id,
-            series: self.index.series_count(),
-            samples: self.samples,
-            directory_offset: 0,
-            directory_bytes: 0,
-            directory_crc: 0,
-        };
-        let series = self.index.series_count();
         self.files.push(self.data.finish()?);
-        let index = self.index.finish(self.dictionary, footer)?;
-        let spill = self.dir.join(SPILL);
-        let removed = self.env.disk.remove_file(&spill);
-        removed.map_err(StorageError::io("remove", &spill))?;
-        self.files.insert(0, index);
-        let meta = BlockMeta {
+        let mut meta = BlockMeta {
+            format: VERSION,
             id: self.source.id,
             is_late: self.source.is_late,
             level: self.source.level,
@@ -302,11 +290,16 @@ impl BlockWriter {
             nominal: self.source.range,
             samples: self.samples,
             histograms: self.histograms,
-            series,
+            series: self.index.series_count(),
             columns: self.columns,
             shard,
             files: self.files,
         };
+        let indexes = self.index.finish(self.dictionary, &meta)?;
+        meta.files.splice(0..0, indexes);
+        let spill = self.dir.join(SPILL);
+        let removed = self.env.disk.remove_file(&spill);
+        removed.map_err(StorageError::io("remove", &spill))?;
         let mut output = Output::create(&*self.env.disk, self.dir.join(META))?;
         output.append(&meta.encode())?;
         output.finish()?;

@@ -162,6 +162,7 @@ mod tests {
     /// A block of this level that was made of these.
     fn block(number: i64, level: u32, sources: &[i64]) -> BlockMeta {
         BlockMeta {
+            format: 2,
             id: id(number),
             is_late: false,
             level,

@@ -1,35 +1,41 @@
-//! Blocks that are damaged leave the manifest, and their folders the place that they had.
+//! Blocks that are damaged: what has a second copy is written anew, of others a block of what can be
+//! read takes the place.
 //!
-//! A block is all or nothing: its pages are found by its index, and its index is what is damaged as
-//! often as not. All files of its folder are copied before.
+//! Where nothing can be read the block leaves the manifest. All files of its folder are copied
+//! before, but for a block of which only `meta.json`, the index or its copy is damaged: of that the
+//! damaged file is.
 
-use crate::block::{BlockCache, BlockId, remove_folder};
-use crate::blocks::{self, BlockList};
+use super::rewrite;
+use crate::block::{Block, BlockCache, BlockId, BlockMeta, INDEX, INDEX_COPY, remove_folder};
+use crate::blocks::{self, BlockEntry, BlockList};
+use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
-use crate::verify::Report;
+use crate::verify::{Finding, Report};
 use firn_model::env::Env;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Of blocks that are opened to see what they are.
-const CACHE_BYTES: usize = 1 << 20;
+/// Of blocks that are opened to see what they are, or read for what is whole of them.
+const CACHE_BYTES: usize = 32 << 20;
 
 /// What becomes of the blocks.
 pub(super) struct Plan {
     folder: PathBuf,
     /// The manifest as it is to be.
     list: BlockList,
-    /// The blocks that are damaged, which it names no more.
+    /// The blocks that lost something. It names what is made of them in their place.
     broken: BTreeSet<BlockId>,
+    /// Blocks of which everything that is damaged is in a second place.
+    recovered: BTreeSet<BlockId>,
     /// Manifests that are damaged.
     manifests: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// Takes what is damaged out of the manifest; nothing if nothing is. A manifest that is damaged
-    /// or missing is made of the blocks that are whole.
+    /// What is to be done; nothing if no block is damaged. A manifest that is damaged or missing is
+    /// made of the blocks that are there.
     pub(super) fn of(
         env: &Env,
         dir: &DataDir,
@@ -41,11 +47,23 @@ impl Plan {
         if files.is_empty() {
             return Ok(None);
         }
-        let names = files
-            .iter()
-            .filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
-        let ids = names.filter_map(|name| name.to_str()?.parse().ok());
-        let mut broken: BTreeSet<BlockId> = ids.collect();
+        let block_of = |finding: &&Finding| -> Option<BlockId> {
+            let inside = finding.damage.file.strip_prefix(&folder).ok()?;
+            inside.iter().next()?.to_str()?.parse().ok()
+        };
+        let of_blocks = |is_lost: bool| {
+            let findings = found.findings.iter();
+            let findings = findings.filter(|finding| finding.damage.kind == DamageKind::Blocks);
+            let findings =
+                findings.filter(move |finding| (finding.damage.samples != Some(0)) == is_lost);
+            findings.filter_map(|finding| block_of(&finding))
+        };
+        let mut broken: BTreeSet<BlockId> = of_blocks(true).collect();
+        // What lacks both has no second place.
+        let is_hit =
+            |id: &BlockId, file: &str| files.contains(&&folder.join(id.to_string()).join(file));
+        broken.extend(of_blocks(false).filter(|id| is_hit(id, INDEX) && is_hit(id, INDEX_COPY)));
+        let recovered = of_blocks(false).filter(|id| !broken.contains(id)).collect();
         let read = BlockList::read(&*env.disk, &folder)?;
         let mut list = read.list;
         if !read.damages.is_empty() || list.version == 0 {
@@ -55,12 +73,11 @@ impl Plan {
             let unopened = list.blocks.iter().filter(|entry| entry.is_bad);
             broken.extend(unopened.map(|entry| entry.id));
         }
-        list.blocks.retain(|entry| !broken.contains(&entry.id));
-        list.version += 1;
         Ok(Some(Self {
             folder,
             list,
             broken,
+            recovered,
             manifests: read.damages.into_iter().map(|damage| damage.file).collect(),
         }))
     }
@@ -81,8 +98,20 @@ impl Plan {
         files.collect()
     }
 
-    /// Writes the manifest, and removes what is damaged.
-    pub(super) fn carry_out(self, env: &Env) -> Result<(), StorageError> {
+    /// Writes files and blocks anew, then the manifest, and removes what is damaged.
+    pub(super) fn carry_out(mut self, env: &Env) -> Result<(), StorageError> {
+        for id in &self.recovered {
+            let dir = self.folder.join(id.to_string());
+            open(env, &dir)?.restore(env, &dir)?;
+        }
+        for id in &self.broken {
+            let rewritten = match open(env, &self.folder.join(id.to_string())) {
+                Ok(block) => rewrite::rewrite(env, &self.folder, &block)?,
+                Err(_) => None,
+            };
+            replace(&mut self.list, *id, rewritten.as_ref());
+        }
+        self.list.version += 1;
         self.list.write(&*env.disk, &self.folder)?;
         for path in self.manifests {
             // The newest of them left when the new one was written.
@@ -96,5 +125,25 @@ impl Plan {
         }
         let synced = env.disk.sync_dir(&self.folder);
         synced.map_err(StorageError::io("sync folder", &self.folder))
+    }
+}
+
+fn open(env: &Env, dir: &Path) -> Result<Block, StorageError> {
+    Block::open(env, dir, &Arc::new(BlockCache::new(CACHE_BYTES)))
+}
+
+/// Puts what is left of a block in its place in the list.
+fn replace(list: &mut BlockList, id: BlockId, left: Option<&BlockMeta>) {
+    let Some(at) = list.blocks.iter().position(|entry| entry.id == id) else {
+        return;
+    };
+    match left {
+        Some(meta) => {
+            let known = &list.blocks[at];
+            list.blocks[at] = BlockEntry::of(meta, known.kind, known.sequence);
+        }
+        None => {
+            list.blocks.remove(at);
+        }
     }
 }

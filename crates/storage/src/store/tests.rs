@@ -2,6 +2,7 @@
 
 mod any_age;
 mod backlog;
+mod block_damage;
 mod block_faults;
 mod blocks;
 mod crashes;

@@ -70,29 +70,33 @@ fn is_whole(env: &Env, folder: &Path, id: BlockId) -> bool {
 fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
     let mut part = Part::default();
     let dir = folder.join(entry.id.to_string());
-    let mut is_whole = true;
-    let mut damaged = |mut finding: Finding, is_all: bool, part: &mut Part| {
-        let samples = is_all.then_some(entry.samples);
-        finding = finding.costs(samples, Some(entry.range));
-        finding.series = is_all.then_some(entry.series);
-        is_whole = false;
-        part.find(finding);
+    let (mut is_whole, mut is_intact) = (true, true);
+    let mut damaged = |finding: Finding, cost: Cost, part: &mut Part| {
+        is_whole &= cost == Cost::Nothing;
+        is_intact = false;
+        part.find(cost.of(finding, entry));
     };
     let cache = Arc::new(BlockCache::new(CACHE_BYTES));
     let block = match Block::open(env, &dir, &cache) {
         Ok(block) => block,
         Err(e) => {
-            damaged(finding_of(&dir, &e), true, &mut part);
+            damaged(finding_of(&dir, &e), Cost::All, &mut part);
             return part;
         }
     };
     if block.meta().id != entry.id {
         let what = format!("it contains block {}", block.meta().id);
         let finding = Finding::new(DamageKind::Blocks, &dir.join(META), None, what);
-        damaged(finding, true, &mut part);
+        damaged(finding, Cost::All, &mut part);
     }
-    block.verify(&mut |e| damaged(finding_of(&dir, &e), false, &mut part));
-    if is_whole && entry.is_bad {
+    block.verify(&mut |fault| {
+        let cost = match fault.is_recovered {
+            true => Cost::Nothing,
+            false => Cost::Unknown,
+        };
+        damaged(finding_of(&dir, &fault.error), cost, &mut part);
+    });
+    if is_intact && entry.is_bad {
         let what = "it was quarantined and is intact again: the next start loads it";
         part.remark(&dir, what);
     }
@@ -102,6 +106,29 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
         part.report.block_samples += entry.samples;
     }
     part
+}
+
+/// What damage to a block costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cost {
+    /// What was there is in a second place, too.
+    Nothing,
+    /// It is not known how much.
+    Unknown,
+    All,
+}
+
+impl Cost {
+    fn of(self, finding: Finding, entry: &BlockEntry) -> Finding {
+        match self {
+            Self::Nothing => finding.costs(Some(0), None),
+            Self::Unknown => finding.costs(None, Some(entry.range)),
+            Self::All => Finding {
+                series: Some(entry.series),
+                ..finding.costs(Some(entry.samples), Some(entry.range))
+            },
+        }
+    }
 }
 
 /// Counts the files of a block, and remarks upon others in its folder.
@@ -181,8 +208,8 @@ mod tests {
         let files: Vec<_> = files
             .filter(|(path, _)| path.starts_with("/data/blocks"))
             .collect();
-        // Two blocks of three files, and a manifest.
-        assert_eq!(files.len(), 7);
+        // Two blocks of four files, and a manifest.
+        assert_eq!(files.len(), 9);
         files
     }
 
@@ -234,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_sets_a_damaged_block_aside_and_keeps_the_others() {
+    fn repair_writes_anew_what_is_in_two_places_and_sets_a_block_without_pages_aside() {
         let whole = block_files(&with_blocks());
         for number in 0..whole.len() {
             let sim = with_blocks();
@@ -247,14 +274,17 @@ mod tests {
                 panic!("{}: {outcome:?}", path.display());
             };
             assert!(report.is_whole(), "{:?}", report.findings);
-            let is_manifest = path.parent() == Some(Path::new("/data/blocks"));
-            let left = if is_manifest { 2 } else { 1 };
+            let is_page = path.ends_with("data-000");
+            let left = if is_page { 1 } else { 2 };
             assert_eq!(report.block_samples, left * 1_200, "{}", path.display());
             let copy = set_aside.join(path.strip_prefix(ROOT).unwrap());
             assert_eq!(sim.disk.contents(&copy), Some(bytes));
             let beside = copy.parent().unwrap();
             let copied = sim.env.disk.list(beside).unwrap().len();
-            assert_eq!(copied, if is_manifest { 1 } else { 3 });
+            assert_eq!(copied, if is_page { 4 } else { 1 });
+            let is_block = path.parent() != Some(Path::new("/data/blocks"));
+            let is_as_before = sim.disk.contents(&path).as_ref() == Some(&whole[number].1);
+            assert_eq!(is_as_before, is_block && !is_page, "{}", path.display());
         }
     }
 

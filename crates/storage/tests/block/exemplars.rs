@@ -107,7 +107,7 @@ impl Written {
                 assert_eq!(block.has_exemplars_in(range), has_any, "{context}");
             }
         }
-        block.verify(&mut |e| panic!("{e}, {context}"));
+        block.verify(&mut |fault| panic!("{fault:?}, {context}"));
     }
 }
 
@@ -124,14 +124,21 @@ fn exemplars_of_a_block_are_found_by_series() {
 #[test]
 fn exemplars_with_any_one_byte_of_the_index_flipped_are_found_or_the_place_is_named() {
     let written = write(&SimRng::new(3), 12, 2, 6);
-    let path = dir().join("index");
-    let sound = written.sim.disk.contents(&path).expect("it was written");
+    let paths = ["index", "index.copy"].map(|name| dir().join(name));
+    let sound = written.sim.disk.contents(&paths[0]);
+    let sound = sound.expect("it was written");
     let all: Vec<u32> = (0..written.series).collect();
     let mut errors = 0;
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        written.sim.disk.overwrite(&path, &bytes);
+        // What one lacks the other has.
+        written.sim.disk.overwrite(&paths[1], &sound);
+        written.sim.disk.overwrite(&paths[0], &bytes);
+        let block = written.open().expect("the copy is sound");
+        let found = written.found(&block, &all).expect("the copy is sound");
+        assert!(found == written.model, "byte {at}");
+        written.sim.disk.overwrite(&paths[1], &bytes);
         let opened = written.open();
         match opened.and_then(|block| written.found(&block, &all)) {
             Ok(found) => assert!(found == written.model, "byte {at}"),

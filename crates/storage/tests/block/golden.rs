@@ -1,24 +1,35 @@
 //! A block as it lies on disks: the files here are read, and written again byte for byte.
 //!
 //! They fail when the format changes, and then `docs/format/block.md` and the version in the footer
-//! go with it. `FIRN_WRITE_GOLDEN=1` writes them anew.
+//! go with it. `FIRN_WRITE_GOLDEN=1` writes them anew. Files of format 1, in the folders `block-1`,
+//! are read only.
 
-use crate::fleet::dir;
 use crate::series::assert_equal;
-use firn_model::env::sim::env;
+use firn_model::env::sim::{Sim, env};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::labels::Labels;
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
-use firn_storage::block::{Block, BlockCache, BlockId, BlockWriter, Sayings, Source};
+use firn_storage::block::{
+    Block, BlockCache, BlockId, BlockMeta, BlockWriter, FileMeta, Sayings, Source,
+};
 use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const START_MS: i64 = 1_763_000_000_000;
-const FILES: [&str; 3] = ["meta.json", "index", "data-000"];
+const FILES: [&str; 4] = ["meta.json", "index", "index.copy", "data-000"];
+
+fn id() -> BlockId {
+    BlockId::new(START_MS, 0x0123_4567_89ab_cdef)
+}
+
+/// The folder of the block.
+fn dir() -> PathBuf {
+    Path::new("blocks").join(id().to_string())
+}
 
 /// The same on every machine: no random numbers but these.
 fn noise(i: usize) -> u64 {
@@ -171,7 +182,7 @@ fn sayings() -> Sayings {
 fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings) {
     let sim = env(1);
     let source = Source {
-        id: BlockId::new(START_MS, 0x0123_4567_89ab_cdef),
+        id: id(),
         is_late: false,
         level: 2,
         sources: vec![BlockId::new(START_MS, 1), BlockId::new(START_MS, 2)],
@@ -204,9 +215,64 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
         assert!(written == golden, "{name} is written otherwise than it was");
         sim.disk.overwrite(&dir().join(name), &golden);
     }
-    let cache = Arc::new(BlockCache::new(1 << 20));
-    let block = Block::open(&sim.env, &dir(), &cache).expect("the golden block is sound");
+    check_read(&sim, &meta, exemplars, sayings);
+    // The same without it, as the index says it, too.
+    sim.disk.lose(&dir().join("meta.json"));
+    let block = open(&sim);
     assert_eq!(*block.meta(), meta);
+    read_old(
+        &golden.replacen("block", "block-1", 1),
+        &meta,
+        exemplars,
+        sayings,
+    );
+}
+
+/// Reads the block of format 1 that was made of the same series.
+fn read_old(
+    golden: &str,
+    meta: &BlockMeta,
+    exemplars: fn(u32) -> SeriesExemplars,
+    sayings: &Sayings,
+) {
+    let sim = env(1);
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
+    sim.env
+        .disk
+        .create_dir_all(&dir())
+        .expect("the disk is sound");
+    let mut files = Vec::new();
+    for name in ["meta.json", "index", "data-000"] {
+        let bytes = std::fs::read(folder.join(name)).expect("the golden file is there");
+        files.push(FileMeta {
+            name: name.to_owned(),
+            bytes: bytes.len() as u64,
+            crc: crc32c::crc32c(&bytes),
+        });
+        sim.disk.overwrite(&dir().join(name), &bytes);
+    }
+    let meta = BlockMeta {
+        format: 1,
+        files: files.split_off(1),
+        ..meta.clone()
+    };
+    check_read(&sim, &meta, exemplars, sayings);
+}
+
+fn open(sim: &Sim) -> Block {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    Block::open(&sim.env, &dir(), &cache).expect("the golden block is sound")
+}
+
+/// Reads everything of the block that lies in the folder.
+fn check_read(
+    sim: &Sim,
+    meta: &BlockMeta,
+    exemplars: fn(u32) -> SeriesExemplars,
+    sayings: &Sayings,
+) {
+    let block = open(sim);
+    assert_eq!(block.meta(), meta);
     let mut reader = block.reader();
     for (ordinal, (labels, pushed)) in (0..).zip(series()) {
         let mut read = Columns::default();
@@ -230,7 +296,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
         assert_eq!(found, pushed);
     }
     check_sayings(&block, sayings);
-    block.verify(&mut |e| panic!("{e}"));
+    block.verify(&mut |fault| panic!("{fault:?}"));
 }
 
 fn check_sayings(block: &Block, sayings: &Sayings) {

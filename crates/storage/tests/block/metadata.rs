@@ -110,7 +110,7 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
             let found = said(&block, Some(other)).expect("the block is sound");
             assert_eq!(found, Model::new(), "{other}, seed {seed}");
         }
-        block.verify(&mut |e| panic!("{e}, seed {seed}"));
+        block.verify(&mut |fault| panic!("{fault:?}, seed {seed}"));
     }
 }
 
@@ -187,14 +187,19 @@ fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_name
     }
     let sayings = Sayings::at(TimeRange::new(1, 2), &batch);
     let sim = write(&["a_total".into(), "up".into()], &sayings);
-    let path = dir().join("index");
-    let sound = sim.disk.contents(&path).expect("it was written");
+    let paths = ["index", "index.copy"].map(|name| dir().join(name));
+    let sound = sim.disk.contents(&paths[0]).expect("it was written");
     let wanted = model(&sayings);
     let mut errors = 0;
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        sim.disk.overwrite(&path, &bytes);
+        sim.disk.overwrite(&paths[1], &sound);
+        // What one lacks the other has.
+        sim.disk.overwrite(&paths[0], &bytes);
+        let one = said(&open(&sim).expect("the copy is sound"), None);
+        assert!(one.expect("the copy is sound") == wanted, "byte {at}");
+        sim.disk.overwrite(&paths[1], &bytes);
         let opened = open(&sim);
         let mut findings = 0;
         if let Ok(block) = &opened {

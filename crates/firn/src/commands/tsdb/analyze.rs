@@ -313,7 +313,8 @@ fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, E
         out += &distribution(what, numbers);
     }
     let meta = block.meta();
-    let index = meta.files.iter().filter(|file| file.name == "index");
+    let files = meta.files.iter();
+    let index = files.filter(|file| file.name.starts_with("index"));
     let index: u64 = index.map(|file| file.bytes).sum();
     let data = meta.file_bytes() - index;
     let per = |bytes: u64, count: u64| bytes as f64 / count.max(1) as f64;

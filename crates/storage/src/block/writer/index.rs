@@ -1,11 +1,11 @@
 //! Writes the file `index`: units as they come, and at the end what follows from all series.
 
 use super::dictionary::Dictionary;
-use super::output::Output;
+use super::output::{Output, Twins};
 use crate::block::exemplars::ExemplarsDraft;
 use crate::block::labels::{Label, LabelTable, TermsTable};
-use crate::block::layout::{Footer, Section, SectionEntry, Sections};
-use crate::block::meta::FileMeta;
+use crate::block::layout::{Footer, Section, SectionEntry, Sections, VERSION};
+use crate::block::meta::{BlockMeta, FileMeta};
 use crate::block::metadata::{MetadataDraft, Saying};
 use crate::block::pages::{self, PageEntry, UNIT_PAGES};
 use crate::block::series::{SeriesDraft, Spilled};
@@ -23,17 +23,17 @@ const POSTINGS_BYTES: usize = 32 << 10;
 /// What of the index is written while series come. Memory: a unit of each section, and the tables
 /// of units, some 24 bytes for each 64 KiB.
 pub(super) struct IndexWriter {
-    output: Output,
+    output: Twins,
     /// Columns of labels, until the numbers of their values are known.
     spill: Output,
-    spilled: Vec<(u64, usize)>,
+    /// The first series of each unit of them, and where it lies.
+    spilled: Vec<(u64, u64, usize)>,
     planner: Planner,
     series: SeriesDraft,
     series_count: u32,
     pages: Vec<PageEntry>,
     pages_table: UnitTable,
     times_table: UnitTable,
-    hashes_table: UnitTable,
     exemplars: ExemplarsDraft,
     metadata: MetadataDraft,
 }
@@ -53,7 +53,7 @@ struct TermSections {
 
 impl IndexWriter {
     /// An index in `output`, which puts aside what it must in `spill`.
-    pub(super) fn new(output: Output, spill: Output) -> Self {
+    pub(super) fn new(output: Twins, spill: Output) -> Self {
         Self {
             output,
             spill,
@@ -64,18 +64,17 @@ impl IndexWriter {
             pages: Vec::new(),
             pages_table: UnitTable::default(),
             times_table: UnitTable::default(),
-            hashes_table: UnitTable::default(),
             exemplars: ExemplarsDraft::default(),
             metadata: MetadataDraft::default(),
         }
     }
 
     /// Begins a series; its labels follow.
-    pub(super) fn begin_series(&mut self, hash: u64) -> Result<(), StorageError> {
+    pub(super) fn begin_series(&mut self) -> Result<(), StorageError> {
         if self.series.is_full() {
             self.end_series_unit()?;
         }
-        self.series.begin(hash);
+        self.series.begin();
         self.series_count += 1;
         Ok(())
     }
@@ -143,11 +142,9 @@ impl IndexWriter {
 
     fn end_series_unit(&mut self) -> Result<(), StorageError> {
         let first = u64::from(self.series_count) - self.series.len() as u64;
-        let (columns, hashes) = self.series.end();
+        let columns = self.series.end();
         let offset = self.spill.append(&columns)?;
-        self.spilled.push((offset, columns.len()));
-        let entry = append_unit(&mut self.output, first, &hashes)?;
-        self.hashes_table.push(entry);
+        self.spilled.push((first, offset, columns.len()));
         Ok(())
     }
 
@@ -163,12 +160,12 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Ends the file. All pages and times were given.
+    /// Ends the index and its copy. All pages and times were given; `meta` names the other files.
     pub(super) fn finish(
         mut self,
         mut dictionary: Dictionary,
-        footer: Footer,
-    ) -> Result<FileMeta, StorageError> {
+        meta: &BlockMeta,
+    ) -> Result<[FileMeta; 2], StorageError> {
         self.end_pages_unit()?;
         self.end_exemplars_unit()?;
         self.end_metadata_unit()?;
@@ -183,7 +180,6 @@ impl IndexWriter {
         ];
         for (kind, table) in [
             (Section::Series, &series_table),
-            (Section::Hashes, &self.hashes_table),
             (Section::Postings, &terms.postings),
             (Section::Times, &self.times_table),
             (Section::Pages, &self.pages_table),
@@ -202,6 +198,17 @@ impl IndexWriter {
             metadata.encode(&mut self.planner, &mut bytes);
             tables.push((Section::Metadata, bytes));
         }
+        tables.push((Section::Meta, meta.encode()));
+        self.write_tail(tables, meta)?;
+        self.output.finish()
+    }
+
+    /// Writes the sections, their directory and the footer.
+    fn write_tail(
+        &mut self,
+        tables: Vec<(Section, Vec<u8>)>,
+        meta: &BlockMeta,
+    ) -> Result<(), StorageError> {
         let mut sections = Sections::default();
         for (kind, bytes) in tables {
             let offset = self.output.append(&bytes)?;
@@ -209,13 +216,17 @@ impl IndexWriter {
         }
         let directory = sections.encode();
         let footer = Footer {
+            version: VERSION,
+            id: meta.id,
+            series: meta.series,
+            samples: meta.samples,
             directory_offset: self.output.append(&directory)?,
             directory_bytes: directory.len() as u32,
             directory_crc: crc32c::crc32c(&directory),
-            ..footer
+            body_crc: self.output.crc()?,
         };
         self.output.append(&footer.encode())?;
-        self.output.finish()
+        Ok(())
     }
 
     /// Writes terms and lists in order, and says which numbers labels and values got.
@@ -291,8 +302,7 @@ impl IndexWriter {
     /// Writes the columns of labels with their numbers in the index.
     fn write_series(&mut self, numbers: &Numbers) -> Result<UnitTable, StorageError> {
         let mut table = UnitTable::default();
-        let hashes = self.hashes_table.iter().map(|unit| unit.first);
-        for ((offset, bytes), first) in std::mem::take(&mut self.spilled).into_iter().zip(hashes) {
+        for (first, offset, bytes) in std::mem::take(&mut self.spilled) {
             let bytes = self.spill.read(offset, bytes)?;
             let damaged = |e: Malformed| StorageError::Damaged {
                 path: self.spill.path().to_path_buf(),
@@ -356,7 +366,7 @@ impl Lists {
     }
 }
 
-fn append_unit(output: &mut Output, first: u64, bytes: &[u8]) -> Result<UnitEntry, StorageError> {
+fn append_unit(output: &mut Twins, first: u64, bytes: &[u8]) -> Result<UnitEntry, StorageError> {
     Ok(UnitEntry {
         first,
         offset: output.append(bytes)?,

@@ -1,4 +1,4 @@
-//! A file that is written from its first byte to its last.
+//! A file that is written from its first byte to its last, and two at once.
 
 use crate::block::meta::FileMeta;
 use crate::error::StorageError;
@@ -9,6 +9,45 @@ use std::sync::Arc;
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Two files of the same bytes.
+pub(super) struct Twins {
+    first: Output,
+    second: Output,
+}
+
+impl Twins {
+    /// Creates the files.
+    pub(super) fn create(disk: &dyn Disk, paths: [PathBuf; 2]) -> Result<Self, StorageError> {
+        let [first, second] = paths;
+        Ok(Self {
+            first: Output::create(disk, first)?,
+            second: Output::create(disk, second)?,
+        })
+    }
+
+    /// Appends bytes to both; returns where they begin.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, StorageError> {
+        self.second.append(bytes)?;
+        self.first.append(bytes)
+    }
+
+    /// Bytes of one so far.
+    pub(super) fn len(&self) -> u64 {
+        self.first.len()
+    }
+
+    /// The checksum of the bytes so far.
+    pub(super) fn crc(&mut self) -> Result<u32, StorageError> {
+        self.first.flush()?;
+        Ok(self.first.crc)
+    }
+
+    /// Ends the files, which are durable then but for their names.
+    pub(super) fn finish(self) -> Result<[FileMeta; 2], StorageError> {
+        Ok([self.first.finish()?, self.second.finish()?])
+    }
+}
 
 /// See the module.
 pub(super) struct Output {

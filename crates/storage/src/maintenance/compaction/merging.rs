@@ -2,7 +2,7 @@
 //! or several consecutive shards if one would be too large.
 
 use crate::block::{
-    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
+    Block, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
     block_order, remove_folder,
 };
 use crate::blocks::plan::Merge;
@@ -124,7 +124,7 @@ impl Merging {
         options: &StoreOptions,
     ) -> Result<Self, Failure> {
         // A separate cache, so that the merge does not displace the units that queries use.
-        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+        let cache = blocks.cache_beside(CACHE_BYTES);
         let mut inputs = Vec::with_capacity(merge.inputs.len());
         for entry in &merge.inputs {
             let opened = Block::open(env, &blocks.dir_of(entry.id), &cache);

@@ -1,6 +1,6 @@
 //! Blocks that the disk does not deliver, whose bytes are damaged, or of which a commit failed.
 
-use super::blocks::{Churn, HOUR};
+use super::blocks::{Churn, HOUR, indexes_of};
 use super::*;
 use crate::chunk::Columns;
 use crate::import::Series;
@@ -149,9 +149,9 @@ fn import_that_fails_leaves_no_folder() {
     assert!(!left.iter().any(is_block), "{left:?}");
 }
 
-/// Damages the manifest, and a file of a block: the block is named and stays, start after start.
+/// Damages the manifest, and files of a block: the block is named and stays, start after start.
 #[track_caller]
-fn check_without_manifest(file: &str, how: fn(&Churn, &Path)) {
+fn check_without_manifest(files: &[&str], is_lost: bool, how: fn(&Churn, &Path)) {
     let mut churn = Churn::new(32);
     churn.send(8);
     let (folder, range) = first_block(&churn);
@@ -160,18 +160,26 @@ fn check_without_manifest(file: &str, how: fn(&Churn, &Path)) {
     churn.store = None;
     let manifest = format!("/data/blocks/MANIFEST-{version}");
     churn.sim.disk.overwrite(Path::new(&manifest), b"x");
-    let (path, whole) = (folder.join(file), churn.model.clone());
-    let bytes = churn.sim.disk.contents(&path).unwrap();
-    how(&churn, &path);
-    without(&mut churn, range);
+    let whole = churn.model.clone();
+    let paths = files.iter().map(|file| folder.join(file));
+    let sound: Vec<_> = paths
+        .map(|path| (path.clone(), churn.sim.disk.contents(&path).unwrap()))
+        .collect();
+    sound.iter().for_each(|(path, _)| how(&churn, path));
+    if is_lost {
+        without(&mut churn, range);
+    }
     for start in 0..3 {
         churn.reopen();
         churn.check(TimeRange::ALL);
-        assert!(!churn.store().damages().is_empty(), "{file}, start {start}");
+        let damages = churn.store().damages();
+        assert!(!damages.is_empty(), "{files:?}, start {start}");
     }
     churn.store = None;
-    churn.sim.disk.set_unreadable(&path, None);
-    churn.sim.disk.overwrite(&path, &bytes);
+    for (path, bytes) in sound {
+        churn.sim.disk.set_unreadable(&path, None);
+        churn.sim.disk.overwrite(&path, &bytes);
+    }
     churn.model = whole;
     churn.reopen();
     churn.check_all();
@@ -181,9 +189,15 @@ fn check_without_manifest(file: &str, how: fn(&Churn, &Path)) {
 
 #[test]
 fn block_that_does_not_open_where_the_manifest_is_damaged_stays_until_it_is_whole() {
-    for file in ["meta.json", "index"] {
-        check_without_manifest(file, |churn, path| churn.sim.disk.overwrite(path, b"x"));
-        check_without_manifest(file, |churn, path| {
+    for (files, is_lost) in [
+        (&["index", "index.copy"][..], true),
+        (&["meta.json"], false),
+        (&["index"], false),
+    ] {
+        check_without_manifest(files, is_lost, |churn, path| {
+            churn.sim.disk.overwrite(path, b"x");
+        });
+        check_without_manifest(files, is_lost, |churn, path| {
             churn.sim.disk.set_unreadable(path, Some(0..u64::MAX));
         });
     }
@@ -212,19 +226,21 @@ fn check_look_ups(churn: &Churn, range: TimeRange, context: &str) -> bool {
 }
 
 #[test]
-fn look_ups_go_on_without_an_index_that_is_damaged_or_not_delivered() {
+fn look_ups_go_on_without_indexes_that_are_damaged_or_not_delivered() {
     let mut churn = Churn::new(33);
     churn.send(12);
     let (folder, range) = first_block(&churn);
-    let index = folder.join("index");
+    let indexes = indexes_of(&folder);
     let disk = churn.sim.disk.clone();
-    let whole = disk.contents(&index).unwrap();
+    let whole = disk.contents(&indexes[0]).unwrap();
     let mut lost = [0, 0];
     for part in 0..24 {
         let at = whole.len() * part / 24;
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
-        disk.overwrite(&index, &damaged);
+        indexes
+            .iter()
+            .for_each(|index| disk.overwrite(index, &damaged));
         churn.reopen();
         // Else the block does not open.
         if churn.store().damages().is_empty() {
@@ -232,10 +248,13 @@ fn look_ups_go_on_without_an_index_that_is_damaged_or_not_delivered() {
             lost[0] += u32::from(check_look_ups(&churn, range, &context));
         }
         churn.store = None;
-        disk.overwrite(&index, &whole);
+        indexes
+            .iter()
+            .for_each(|index| disk.overwrite(index, &whole));
         churn.reopen();
-        let bytes = at as u64..at as u64 + 1;
-        disk.set_unreadable(&index, Some(bytes));
+        for index in &indexes {
+            disk.set_unreadable(index, Some(at as u64..at as u64 + 1));
+        }
         let context = format!("byte at {at} is not read");
         lost[1] += u32::from(check_look_ups(&churn, range, &context));
         churn.store = None;

@@ -7,7 +7,7 @@ use firn_model::metadata::{Metadata, MetadataBatch};
 use firn_model::stats::{BlockStats, BlocksStats};
 use firn_model::store::MetadataRequest;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MINUTE: i64 = 60_000;
 pub(super) const HOUR: i64 = 60 * MINUTE;
@@ -219,20 +219,25 @@ fn names_and_values_of_labels_are_those_of_head_and_blocks() {
     assert_eq!(values, expected);
 }
 
+/// The index of a block and its copy.
+pub(super) fn indexes_of(folder: &Path) -> [PathBuf; 2] {
+    ["index", "index.copy"].map(|name| folder.join(name))
+}
+
 #[test]
-fn block_whose_index_is_damaged_costs_itself_alone() {
+fn block_whose_index_and_copy_are_damaged_costs_itself_alone() {
     let mut churn = Churn::new(4);
     churn.send(12);
     let list = churn.store().parts.blocks.list();
     let bad = list.blocks[0].clone();
-    let index = Path::new("/data/blocks")
-        .join(bad.id.to_string())
-        .join("index");
+    let folder = Path::new("/data/blocks").join(bad.id.to_string());
     churn.store().close().unwrap();
-    let mut bytes = churn.sim.disk.contents(&index).unwrap();
-    let at = bytes.len() - 20;
-    bytes[at] ^= 1;
-    churn.sim.disk.overwrite(&index, &bytes);
+    for index in indexes_of(&folder) {
+        let mut bytes = churn.sim.disk.contents(&index).unwrap();
+        let at = bytes.len() - 20;
+        bytes[at] ^= 1;
+        churn.sim.disk.overwrite(&index, &bytes);
+    }
     churn.reopen();
     let damages = churn.store().damages();
     assert_eq!(damages.len(), 1, "{damages:?}");
@@ -255,32 +260,36 @@ fn block_whose_index_is_damaged_costs_itself_alone() {
     );
 }
 
-/// Damages one file of the first block of a stopped store: each of them, in each way that a disk
-/// does it. The start goes on without the block, says so, and takes it back once it is whole.
+/// Damages the first block of a stopped store so that it does not open, in each way that a disk does
+/// it. The start goes on without the block, says so, and takes it back once it is whole.
 #[test]
 fn block_that_does_not_open_is_in_quarantine_until_it_is_whole_again() {
-    for file in ["meta.json", "index", "data-000"] {
-        for how in ["footer", "empty", "gone"] {
-            check_quarantine(file, how);
-        }
+    for how in ["footer", "empty", "gone"] {
+        check_quarantine(&["index", "index.copy"], how);
     }
+    check_quarantine(&["data-000"], "empty");
+    check_quarantine(&["data-000"], "gone");
 }
 
 #[track_caller]
-fn check_quarantine(file: &str, how: &str) {
-    let context = format!("{file}, {how}");
+fn check_quarantine(files: &[&str], how: &str) {
+    let context = format!("{files:?}, {how}");
     let mut churn = Churn::new(5);
     churn.send(8);
     let bad = churn.store().parts.blocks.list().blocks[0].clone();
     let folder = Path::new("/data/blocks").join(bad.id.to_string());
     churn.store().close().unwrap();
     let disk = churn.sim.disk.clone();
-    let path = folder.join(file);
-    let whole = disk.contents(&path).unwrap();
-    match how {
-        "footer" => disk.overwrite(&path, &whole[..whole.len() - 8]),
-        "empty" => disk.overwrite(&path, &[]),
-        _ => disk.lose(&path),
+    let mut sound = Vec::new();
+    for file in files {
+        let path = folder.join(file);
+        let whole = disk.contents(&path).unwrap();
+        match how {
+            "footer" => disk.overwrite(&path, &whole[..whole.len() - 8]),
+            "empty" => disk.overwrite(&path, &[]),
+            _ => disk.lose(&path),
+        }
+        sound.push((path, whole));
     }
     let all = churn.model.clone();
     for samples in churn.model.values_mut() {
@@ -323,7 +332,9 @@ fn check_quarantine(file: &str, how: &str) {
         "{context}"
     );
     assert!(!report.is_whole(), "{context}");
-    disk.overwrite(&path, &whole);
+    for (path, whole) in sound {
+        disk.overwrite(&path, &whole);
+    }
     for (name, samples) in all {
         let back = samples.into_iter().filter(|(t, _)| bad.range.contains(*t));
         let known = churn.model.entry(name).or_default();
@@ -343,11 +354,11 @@ fn block_that_the_disk_does_not_deliver_stops_no_commit() {
     let mut churn = Churn::new(6);
     churn.send(8);
     let lost = churn.store().parts.blocks.list().blocks[0].clone();
-    let index = Path::new("/data/blocks")
-        .join(lost.id.to_string())
-        .join("index");
+    let folder = Path::new("/data/blocks").join(lost.id.to_string());
     churn.store().close().unwrap();
-    churn.sim.disk.set_unreadable(&index, Some(0..u64::MAX));
+    for index in indexes_of(&folder) {
+        churn.sim.disk.set_unreadable(&index, Some(0..u64::MAX));
+    }
     churn.reopen();
     assert_eq!(churn.store().damages().len(), 1);
     let all = churn.model.clone();
@@ -359,7 +370,9 @@ fn block_that_the_disk_does_not_deliver_stops_no_commit() {
     assert!(churn.store().parts.blocks.list().version > version);
     churn.check(TimeRange::ALL);
     // It is no damage of the block: the next commit that can takes it back.
-    churn.sim.disk.set_unreadable(&index, None);
+    for index in indexes_of(&folder) {
+        churn.sim.disk.set_unreadable(&index, None);
+    }
     churn.send(3);
     for (name, samples) in all {
         let back = samples.into_iter().filter(|(t, _)| lost.range.contains(*t));
@@ -377,7 +390,9 @@ fn block_in_quarantine_leaves_the_disk_with_the_retention() {
     let bad = churn.store().parts.blocks.list().blocks[0].clone();
     let folder = Path::new("/data/blocks").join(bad.id.to_string());
     churn.store().close().unwrap();
-    churn.sim.disk.overwrite(&folder.join("index"), &[]);
+    for index in indexes_of(&folder) {
+        churn.sim.disk.overwrite(&index, &[]);
+    }
     churn.reopen();
     let retention = Retention {
         time_ms: 2 * HOUR,
@@ -524,15 +539,15 @@ fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
     store.close().unwrap();
     drop(store);
     let whole = blocks[1].range;
-    let index = Path::new("/data/blocks")
-        .join(blocks[0].id.to_string())
-        .join("index");
-    let bytes = sim.disk.contents(&index).unwrap();
+    let indexes = indexes_of(&Path::new("/data/blocks").join(blocks[0].id.to_string()));
+    let bytes = sim.disk.contents(&indexes[0]).unwrap();
     let mut lost = 0;
     for part in 0..30 {
         let mut damaged = bytes.clone();
         damaged[bytes.len() * part / 30] ^= 1;
-        sim.disk.overwrite(&index, &damaged);
+        for index in &indexes {
+            sim.disk.overwrite(index, &damaged);
+        }
         let store = open(&sim, options());
         let selection = select(&store, &[], TimeRange::ALL);
         lost += usize::from(!selection.losses().texts().is_empty());

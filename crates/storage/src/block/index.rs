@@ -1,0 +1,165 @@
+//! The index of a block and its copy: each stretch of bytes is read of the first that has it whole.
+//!
+//! Both files have the same bytes, so that damage to one costs nothing. The copy is opened when
+//! something of the index cannot be read. Invariant: bytes that fail their check are never
+//! returned, and damage that the copy made good is reported. Blocks of version 1 have no copy.
+
+use super::cache::BlockCache;
+use super::file::BlockRanges;
+use super::layout::{INDEX, INDEX_COPY};
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use firn_model::env::Disk;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// See the module.
+pub(crate) struct BlockIndex {
+    disk: Arc<dyn Disk>,
+    first: BlockRanges,
+    copy_path: PathBuf,
+    copy: OnceLock<BlockRanges>,
+    bytes: u64,
+    /// Why the first file is not read as a whole, where that was found when it was opened.
+    damage: Option<StorageError>,
+}
+
+impl std::fmt::Debug for BlockIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.first.fmt(f)
+    }
+}
+
+impl BlockIndex {
+    /// Opens the index in the folder `dir`. Its length is `bytes`, or that of the first of both
+    /// files that is there.
+    pub(crate) fn open(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        bytes: Option<u64>,
+    ) -> Result<Self, StorageError> {
+        let path = dir.join(INDEX);
+        let (first, failed) = match BlockRanges::at(&**disk, &path) {
+            Ok(first) => (first, None),
+            Err(e) => (BlockRanges::missing(&path), Some(e)),
+        };
+        let mut index = Self {
+            disk: disk.clone(),
+            bytes: bytes.unwrap_or(first.len()),
+            first,
+            copy_path: dir.join(INDEX_COPY),
+            copy: OnceLock::new(),
+            damage: None,
+        };
+        let damage = match failed {
+            Some(e) => Some(lost(e, &path)),
+            None if index.first.len() != index.bytes => {
+                Some(index.first.of_other_length(index.bytes))
+            }
+            None => None,
+        };
+        if let Some(damage) = damage {
+            let Some(copy) = index.copy() else {
+                return Err(damage);
+            };
+            let copied = copy.len();
+            index.bytes = bytes.unwrap_or(copied);
+            index.damage = Some(damage);
+        }
+        Ok(index)
+    }
+
+    /// The disk that it lies on.
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    /// Its length.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The file that is read first.
+    pub(crate) fn first(&self) -> &BlockRanges {
+        &self.first
+    }
+
+    /// The copy, if there is one.
+    pub(crate) fn copy(&self) -> Option<&BlockRanges> {
+        if self.copy.get().is_none() {
+            let opened = BlockRanges::at(&*self.disk, &self.copy_path).ok()?;
+            // Another thread may have opened it meanwhile.
+            let _ = self.copy.set(opened);
+        }
+        self.copy.get()
+    }
+
+    /// What `check` makes of `bytes` bytes at `offset`.
+    pub(crate) fn read<T>(
+        &self,
+        (offset, bytes): (u64, usize),
+        check: impl Fn(Vec<u8>) -> Result<T, StorageError>,
+        cache: &BlockCache,
+    ) -> Result<T, StorageError> {
+        let read = self.first.read(offset, bytes, &cache.read_bytes);
+        let checked = read.and_then(&check);
+        self.or_of_copy(checked, (offset, bytes), check, cache)
+    }
+
+    /// The same where the first file was read: what `check` makes of the copy if it made nothing of
+    /// that.
+    pub(crate) fn or_of_copy<T>(
+        &self,
+        of_first: Result<T, StorageError>,
+        (offset, bytes): (u64, usize),
+        check: impl Fn(Vec<u8>) -> Result<T, StorageError>,
+        cache: &BlockCache,
+    ) -> Result<T, StorageError> {
+        let Err(error) = of_first else {
+            return of_first;
+        };
+        let Some(copy) = self.copy() else {
+            return Err(error);
+        };
+        let read = copy.read(offset, bytes, &cache.read_bytes);
+        let Ok(found) = read.and_then(check) else {
+            return Err(error);
+        };
+        if self.damage.is_none() {
+            cache.report_recovered(&error, INDEX_COPY);
+        }
+        Ok(found)
+    }
+
+    /// Reports damage to the first file as a whole, once the block is open.
+    pub(crate) fn report(&self, cache: &BlockCache) {
+        if let Some(damage) = &self.damage {
+            cache.report_recovered(damage, INDEX_COPY);
+        }
+    }
+
+    /// Says that the bytes at `offset` are not what was written.
+    pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
+        self.first.damaged(offset, what)
+    }
+
+    /// For `map_err`: the bytes at `offset` are malformed.
+    pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
+        self.first.malformed(offset)
+    }
+}
+
+/// Damage where a file should be and is not; another error as it is.
+pub(crate) fn lost(error: StorageError, path: &Path) -> StorageError {
+    match &error {
+        StorageError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            StorageError::Damaged {
+                path: path.to_path_buf(),
+                offset: 0,
+                what: "the file is missing".to_owned(),
+            }
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,105 @@
+//! A block of what can be read of a damaged one: its columns that are whole, with their labels.
+//!
+//! A series whose labels or samples cannot be read is left out, and of one of many pages the times
+//! around the damaged one. The name of the result follows from that of the damaged block, so that a
+//! repair that was killed begins the same one anew.
+
+use crate::block::{Block, BlockId, BlockMeta, BlockWriter, LabelsReader, Sayings, Source};
+use crate::chunk::Columns;
+use crate::error::StorageError;
+use firn_model::env::Env;
+use firn_model::exemplar::SeriesExemplars;
+use firn_model::labels::Labels;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+
+/// How often times around a page that cannot be read are halved: to a 64th of the block.
+const HALVINGS: u32 = 6;
+
+/// The name of the result.
+pub(super) fn name_of(id: BlockId) -> BlockId {
+    let number = u128::from_be_bytes(id.to_bytes());
+    BlockId::new(id.time_ms(), !number)
+}
+
+/// Writes the block into its folder in `folder`; none if nothing can be read.
+pub(super) fn rewrite(
+    env: &Env,
+    folder: &Path,
+    block: &Block,
+) -> Result<Option<BlockMeta>, StorageError> {
+    let meta = block.meta();
+    let source = Source {
+        id: name_of(meta.id),
+        is_late: meta.is_late,
+        level: meta.level,
+        sources: meta.sources.clone(),
+        range: meta.nominal,
+    };
+    let dir = folder.join(source.id.to_string());
+    let mut writer = BlockWriter::create(env, &dir, source)?;
+    writer.expect_exemplars(block.exemplar_count());
+    let mut labels = LabelsReader::of_whole();
+    for ordinal in 0..block.series_count() {
+        let mut own = Labels::default();
+        let read = labels.read(block, [ordinal], &mut |_, found| own = found.to_owned());
+        let columns = columns_of(block, ordinal);
+        if or_lost(read)?.is_none() || columns.times.is_empty() {
+            continue;
+        }
+        writer.push(own.as_ref(), &columns)?;
+        let mut exemplars = SeriesExemplars::default();
+        let read = block.exemplars(&[ordinal], |_, exemplar| {
+            exemplars.push(0, exemplar);
+            Ok(())
+        });
+        or_lost(read)?;
+        writer.push_exemplars(exemplars.iter().map(|(_, exemplar)| exemplar))?;
+    }
+    if writer.series_count() == 0 {
+        writer.abandon()?;
+        return Ok(None);
+    }
+    let mut sayings = Sayings::default();
+    or_lost(block.read_metadata(None, &mut sayings))?;
+    writer.say(&sayings)?;
+    let written = match &meta.shard {
+        Some(shard) => writer.finish_shard(shard.set, shard.number, shard.is_last),
+        None => writer.finish(),
+    };
+    written.map(Some)
+}
+
+/// What was read; none if the bytes are damaged.
+fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
+    match read {
+        Err(StorageError::Damaged { .. }) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// The samples of a series that can be read.
+fn columns_of(block: &Block, ordinal: u32) -> Columns {
+    let mut columns = Columns::default();
+    read_around(block, ordinal, (block.range(), HALVINGS), &mut columns);
+    columns
+}
+
+fn read_around(
+    block: &Block,
+    ordinal: u32,
+    (range, halvings): (TimeRange, u32),
+    into: &mut Columns,
+) {
+    let read = block.reader().read(ordinal, range, into);
+    if read.is_ok() || halvings == 0 || range.min >= range.max {
+        return;
+    }
+    let middle = range.min.midpoint(range.max);
+    for half in [
+        TimeRange::new(range.min, middle),
+        TimeRange::new(middle + 1, range.max),
+    ] {
+        read_around(block, ordinal, (half, halvings - 1), into);
+    }
+}

@@ -1,0 +1,249 @@
+//! One fault in a block: each section of its index, its copy, `meta.json` and pages. What is in two
+//! places costs nothing, is said, and goes on through cuts and merges; `repair` writes it anew.
+//!
+//! The index is taken apart here by other code than the store's. `FIRN_SEEDS=n`, `FIRN_SEED=s` as
+//! elsewhere.
+
+use super::blocks::Churn;
+use super::*;
+use crate::damage::DamageKind;
+use crate::repair::{Outcome, repair};
+use crate::seeds::seeds;
+use crate::verify::verify;
+use firn_model::env::sim::SimRng;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = "/data";
+const FOOTER_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 24;
+
+/// A store of four blocks that was stopped, and the folder of the first.
+fn stopped(seed: u64) -> (Churn, PathBuf) {
+    let mut churn = Churn::new(seed);
+    churn.send(8);
+    let first = churn.store().parts.blocks.list().blocks[0].id;
+    churn.store().close().unwrap();
+    churn.store = None;
+    (churn, Path::new("/data/blocks").join(first.to_string()))
+}
+
+fn number(bytes: &[u8], at: usize, len: usize) -> usize {
+    let bytes = bytes[at..at + len].iter().rev();
+    bytes.fold(0, |number, byte| number << 8 | usize::from(*byte))
+}
+
+/// The parts of an index: its units together, each section, each entry of the directory, and the
+/// footer.
+fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
+    let footer = index.len() - FOOTER_BYTES;
+    let (directory, bytes) = (number(index, footer + 40, 8), number(index, footer + 48, 4));
+    let mut parts = vec![("footer".to_owned(), footer..index.len())];
+    let mut units = directory;
+    for entry in (directory..directory + bytes).step_by(ENTRY_BYTES) {
+        let kind = number(index, entry, 2);
+        let (offset, bytes) = (number(index, entry + 8, 8), number(index, entry + 16, 8));
+        parts.push((
+            format!("entry of section {kind}"),
+            entry..entry + ENTRY_BYTES,
+        ));
+        parts.push((format!("section {kind}"), offset..offset + bytes));
+        units = units.min(offset);
+    }
+    parts.push(("units".to_owned(), 0..units));
+    parts
+}
+
+/// How a file is damaged.
+type Fault = Box<dyn Fn(&Sim, &Path)>;
+
+fn flip(at: usize) -> Fault {
+    Box::new(move |sim, path| {
+        let mut bytes = sim.disk.contents(path).unwrap();
+        bytes[at] ^= 1 << (at % 8);
+        sim.disk.overwrite(path, &bytes);
+    })
+}
+
+fn lose() -> Fault {
+    Box::new(|sim, path| sim.disk.lose(path))
+}
+
+/// The last sectors are of something else.
+fn tear(sector: usize) -> Fault {
+    Box::new(move |sim, path| {
+        let mut bytes = sim.disk.contents(path).unwrap();
+        let start = (bytes.len() - 1) / sector * sector;
+        bytes[start..].fill(0xa5);
+        sim.disk.overwrite(path, &bytes);
+    })
+}
+
+fn cut(to: usize) -> Fault {
+    Box::new(move |sim, path| {
+        let bytes = sim.disk.contents(path).unwrap();
+        sim.disk.overwrite(path, &bytes[..bytes.len() * to / 100]);
+    })
+}
+
+/// The faults of the table, by name: file and damage.
+fn table(sim: &Sim, folder: &Path) -> Vec<(String, &'static str, Fault)> {
+    let index = sim.disk.contents(&folder.join("index")).unwrap();
+    let meta = sim.disk.contents(&folder.join("meta.json")).unwrap();
+    let mut faults: Vec<(String, &'static str, Fault)> = Vec::new();
+    for (name, range) in parts_of(&index) {
+        let step = (range.len() / 40).max(1);
+        for at in range.clone().step_by(step) {
+            faults.push((format!("{name}, byte {at}"), "index", flip(at)));
+        }
+    }
+    for at in (0..meta.len()).step_by(7) {
+        faults.push((format!("byte {at}"), "meta.json", flip(at)));
+    }
+    for file in ["index", "meta.json"] {
+        faults.push(("removed".to_owned(), file, lose()));
+        faults.push(("emptied".to_owned(), file, cut(0)));
+        faults.push(("cut in half".to_owned(), file, cut(50)));
+        faults.push(("torn sector".to_owned(), file, tear(512)));
+        faults.push(("torn page".to_owned(), file, tear(4_096)));
+    }
+    faults
+}
+
+/// Opens the store and reads everything: nothing is lost and no answer lacks anything, and the
+/// damage is listed and counted, whatever is read first.
+#[test]
+fn one_fault_in_what_has_a_second_place_costs_nothing_and_is_reported() {
+    let (mut churn, folder) = stopped(71);
+    for (name, file, fault) in table(&churn.sim, &folder) {
+        let context = format!("{file}, {name}");
+        let path = folder.join(file);
+        let whole = churn.sim.disk.contents(&path).unwrap();
+        fault(&churn.sim, &path);
+        churn.reopen();
+        churn.check_all();
+        let selection = select(churn.store(), &[], TimeRange::ALL);
+        contents_of(&*selection);
+        assert!(selection.losses().texts().is_empty(), "{context}");
+        let damages = churn.store().damages();
+        let count = churn.store().parts.damages.count(DamageKind::Blocks);
+        assert_eq!(damages.len() as u64, count, "{context}");
+        for damage in &damages {
+            assert!(damage.file == path, "{context}: {damage}");
+            assert_eq!((damage.samples, damage.range), (Some(0), None), "{context}");
+        }
+        // Units are read when they are needed, and what `meta.json` has when that is damaged.
+        let is_read = !["units", "section 12"]
+            .iter()
+            .any(|part| name.starts_with(part));
+        assert!(!damages.is_empty() || !is_read, "{context}");
+        assert_eq!(churn.store().parts.blocks.bad.get(), 0, "{context}");
+        churn.store = None;
+        churn.sim.disk.overwrite(&path, &whole);
+    }
+}
+
+/// Random bytes of random files of the block. Of pages what they held is lost and said.
+#[test]
+fn random_faults_of_a_block_cost_what_they_hit() {
+    for seed in seeds(60) {
+        let rng = SimRng::new(seed);
+        let (mut churn, folder) = stopped(72);
+        let file = ["meta.json", "index", "index.copy", "data-000"][rng.below(4) as usize];
+        let path = folder.join(file);
+        let bytes = churn.sim.disk.contents(&path).unwrap().len() as u64;
+        flip(rng.below(bytes) as usize)(&churn.sim, &path);
+        churn.reopen();
+        let range = churn.store().parts.blocks.list().blocks[0].range;
+        let selection = select(churn.store(), &[], TimeRange::ALL);
+        let held = contents_of(&*selection);
+        let is_lost = !selection.losses().texts().is_empty();
+        assert_eq!(is_lost, file == "data-000", "{file}, seed {seed}");
+        if is_lost {
+            for samples in churn.model.values_mut() {
+                samples.retain(|(time, _)| !range.contains(*time));
+            }
+        }
+        let samples: usize = held.iter().map(|(_, samples)| samples.len()).sum();
+        let wanted: usize = churn.model.values().map(Vec::len).sum();
+        assert_eq!(samples, wanted, "{file}, seed {seed}");
+    }
+}
+
+/// The store goes on: cuts, a snapshot, merges, which put sound blocks in the place of the damaged
+/// one; and nothing is missing in the end.
+#[test]
+fn store_with_a_recovered_block_goes_on_and_merges_heal_it() {
+    let faults: [(&str, fn() -> Fault); 8] = [
+        ("meta.json", lose),
+        ("meta.json", || flip(100)),
+        ("index", lose),
+        ("index", || cut(50)),
+        ("index", || tear(512)),
+        ("index", || tear(4_096)),
+        ("index", || flip(8)),
+        ("index.copy", lose),
+    ];
+    for (number, (file, fault)) in faults.into_iter().enumerate() {
+        let context = format!("fault {number}, {file}");
+        let (mut churn, folder) = stopped(73);
+        fault()(&churn.sim, &folder.join(file));
+        churn.reopen();
+        let merges = |churn: &Churn| churn.store().parts.metrics.compactions.get();
+        churn.send(24);
+        assert!(merges(&churn) > 0, "{context}");
+        assert_eq!(churn.store().parts.blocks.apart.get(), 0, "{context}");
+        churn.check_all();
+        churn.store().close().unwrap();
+        churn.store = None;
+        let left = churn.sim.env.disk.list(&folder);
+        assert!(left.is_err(), "{context}: the damaged block was merged");
+        let report = verify(&churn.sim.env, Path::new(ROOT)).unwrap();
+        assert!(report.is_whole(), "{context}: {:?}", report.findings);
+    }
+}
+
+/// `verify` names each fault and says that it costs nothing; `repair` gives the file its bytes back.
+#[test]
+fn repair_gives_what_has_a_second_place_its_bytes_back() {
+    let faults: [(&[&str], fn() -> Fault); 9] = [
+        (&["meta.json"], lose),
+        (&["meta.json"], || flip(100)),
+        (&["meta.json"], || cut(50)),
+        (&["index"], lose),
+        (&["index"], || flip(8)),
+        (&["index"], || tear(512)),
+        (&["index.copy"], lose),
+        (&["index.copy"], || flip(8)),
+        (&["meta.json", "index"], || flip(8)),
+    ];
+    for (number, (files, fault)) in faults.into_iter().enumerate() {
+        let context = format!("fault {number}, {files:?}");
+        let (mut churn, folder) = stopped(74);
+        let samples = verify(&churn.sim.env, Path::new(ROOT))
+            .unwrap()
+            .block_samples;
+        let mut whole = Vec::new();
+        for file in files {
+            let path = folder.join(file);
+            whole.push((path.clone(), churn.sim.disk.contents(&path)));
+            fault()(&churn.sim, &path);
+        }
+        let report = verify(&churn.sim.env, Path::new(ROOT)).unwrap();
+        assert_eq!(report.findings.len(), files.len(), "{context}");
+        assert!(report.findings.iter().all(|f| f.damage.samples == Some(0)));
+        assert_eq!(report.block_samples, samples, "{context}");
+        let outcome = repair(&churn.sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+        let Outcome::Repaired { report, .. } = outcome else {
+            panic!("{context}: {outcome:?}");
+        };
+        assert!(report.is_whole(), "{context}: {:?}", report.findings);
+        assert_eq!(report.block_samples, samples, "{context}");
+        for (path, bytes) in whole {
+            assert!(churn.sim.disk.contents(&path) == bytes, "{context}");
+        }
+        churn.reopen();
+        churn.check_all();
+        assert!(churn.store().damages().is_empty(), "{context}");
+    }
+}
