@@ -216,25 +216,115 @@ fn metric(server: &Server, name: &str) -> Option<f64> {
     line?.parse().ok()
 }
 
+/// A server on `data` that keeps old blocks and has nothing to scrape.
+fn start(data: &Path) -> Server {
+    let config = data.parent().unwrap().join("nothing.yml");
+    std::fs::write(&config, "global: {}\n").unwrap();
+    let config = config.to_str().unwrap();
+    Server::start(
+        data,
+        &["--config", config, "--storage.tsdb.retention.time", "100y"],
+    )
+}
+
+/// How a file is damaged.
+type Fault = fn(&Path, &[u8]);
+
+fn flip(path: &Path, whole: &[u8], place: usize) {
+    let mut bytes = whole.to_vec();
+    bytes[place] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn block_with_one_fault_in_its_meta_or_index_lacks_nothing_and_is_repaired() {
+    let (_folder, data) = with_two_blocks();
+    let text = data.to_str().unwrap();
+    let listed = tsdb(&["list", text]).1;
+    let first = listed.lines().nth(1).unwrap();
+    let name = first.split(' ').next().unwrap().to_owned();
+    let folder = data.join("blocks").join(&name);
+    let faults: [(&str, Fault); 8] = [
+        ("meta.json", |path, whole| {
+            flip(path, whole, whole.len() / 2)
+        }),
+        ("meta.json", |path, _| std::fs::remove_file(path).unwrap()),
+        ("index", |path, whole| flip(path, whole, whole.len() - 20)),
+        ("index", |path, whole| flip(path, whole, whole.len() - 100)),
+        ("index", |path, whole| flip(path, whole, whole.len() / 2)),
+        ("index", |path, whole| {
+            let mut torn = whole.to_vec();
+            let start = (torn.len() - 1) / 512 * 512;
+            torn[start..].fill(0);
+            std::fs::write(path, torn).unwrap();
+        }),
+        ("index", |path, whole| {
+            std::fs::write(path, &whole[..whole.len() - 100]).unwrap();
+        }),
+        ("index", |path, _| std::fs::remove_file(path).unwrap()),
+    ];
+    for (number, (file, fault)) in faults.into_iter().enumerate() {
+        let path = folder.join(file);
+        let whole = std::fs::read(&path).unwrap();
+        let context = format!("fault {number} of {file}");
+        let server = start(&data);
+        server.kill();
+        fault(&path, &whole);
+        let server = start(&data);
+        let time = format!("{}", 400_002 * HOUR_S);
+        let query = "sum(count_over_time({__name__=~\".+\"}[3h]))";
+        let asked = [("query", query), ("time", &time)];
+        let answer = server.http().post("/api/v1/query", &asked);
+        let json = answer.json();
+        assert_eq!(
+            json["data"]["result"][0]["value"][1], "241",
+            "{context}: {json}"
+        );
+        assert!(json["warnings"].is_null(), "{context}: {json}");
+        let damages = metric(&server, "firn_storage_damages_total{kind=\"blocks\"}");
+        assert!(damages >= Some(1.0), "{context}: {damages:?}");
+        assert_eq!(
+            metric(&server, "firn_storage_blocks_bad"),
+            Some(0.0),
+            "{context}"
+        );
+        server.wait_log(&format!("{name}/{file}"));
+        let status = server.http().get("/api/v1/status/tsdb").json();
+        let listed = status["data"]["damages"].to_string();
+        assert!(
+            listed.contains(&format!("{name}/{file}")),
+            "{context}: {listed}"
+        );
+        server.kill();
+
+        let (code, out, _) = tsdb(&["verify", text]);
+        assert_eq!(code, Some(1), "{context}: {out}");
+        let line = out
+            .lines()
+            .find(|line| line.contains(&format!("{name}/{file}")));
+        let is_free = line.is_some_and(|line| line.contains("no sample is lost"));
+        assert!(is_free, "{context}: {out}");
+        let (code, out, err) = tsdb(&["repair", "--yes", text]);
+        assert_eq!(code, Some(0), "{context}: {out}{err}");
+        assert!(std::fs::read(&path).unwrap() == whole, "{context}: {out}");
+        let (code, out, _) = tsdb(&["verify", text]);
+        assert_eq!(code, Some(0), "{context}: {out}");
+    }
+}
+
 #[test]
 fn block_that_is_damaged_is_in_quarantine_and_stops_nothing() {
     let (_folder, data) = with_two_blocks();
     let listed = || tsdb(&["list", data.to_str().unwrap()]).1;
     let first = listed().lines().nth(1).unwrap().to_owned();
     let name = first.split(' ').next().unwrap().to_owned();
-    let start = |data: &Path| {
-        let config = data.parent().unwrap().join("nothing.yml");
-        std::fs::write(&config, "global: {}\n").unwrap();
-        let config = config.to_str().unwrap();
-        Server::start(
-            data,
-            &["--config", config, "--storage.tsdb.retention.time", "100y"],
-        )
-    };
     let index = data.join("blocks").join(&name).join("index");
+    let copy = index.with_extension("copy");
     let whole = std::fs::read(&index).unwrap();
-    // The footer and the directory before it.
-    std::fs::write(&index, &whole[..whole.len() - 100]).unwrap();
+    // The footer and the directory before it, in both places.
+    for path in [&index, &copy] {
+        std::fs::write(path, &whole[..whole.len() - 100]).unwrap();
+    }
     for _ in 0..2 {
         let server = start(&data);
         let ask = |hour: i64| {
@@ -271,7 +361,7 @@ fn block_that_is_damaged_is_in_quarantine_and_stops_nothing() {
         assert_eq!(code, Some(1));
         assert!(out.contains(&format!("blocks/{name}/index")), "{out}");
     }
-    // Put back from a copy, it is read again.
+    // Put back from a backup, it is read again.
     std::fs::write(&index, &whole).unwrap();
     let server = start(&data);
     let found = server.http().query("up", (400_000 * HOUR_S + 600) * 1000);

@@ -23,6 +23,7 @@ mod columns;
 mod data_page;
 mod exemplars;
 mod file;
+mod found_meta;
 mod id;
 mod index;
 mod labels;

@@ -8,6 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Bytes that are read at once for a checksum.
+const READ_BYTES: u64 = 1 << 20;
+
 const MISSING: &str = "the file is missing";
 
 /// An open file, whose length is known.
@@ -96,6 +99,16 @@ impl BlockRanges {
             return Err(self.damaged(offset, format!("{done} bytes instead of {bytes}")));
         }
         Ok(read)
+    }
+
+    /// The CRC-32C of all its bytes.
+    pub(crate) fn checksum(&self, count: &Counter) -> Result<u32, StorageError> {
+        let mut sum = 0;
+        for start in (0..self.bytes).step_by(READ_BYTES as usize) {
+            let bytes = READ_BYTES.min(self.bytes - start) as usize;
+            sum = crc32c::crc32c_append(sum, &self.read(start, bytes, count)?);
+        }
+        Ok(sum)
     }
 
     fn not_read(&self, source: io::Error) -> StorageError {

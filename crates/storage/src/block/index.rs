@@ -7,6 +7,7 @@
 use super::cache::BlockCache;
 use super::file::BlockRanges;
 use super::layout::{INDEX, INDEX_COPY};
+use super::unit::UnitEntry;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use firn_model::env::Disk;
@@ -96,7 +97,7 @@ impl BlockIndex {
     }
 
     /// What `check` makes of `bytes` bytes at `offset`.
-    pub(crate) fn read<T>(
+    fn read<T>(
         &self,
         (offset, bytes): (u64, usize),
         check: impl Fn(Vec<u8>) -> Result<T, StorageError>,
@@ -105,6 +106,19 @@ impl BlockIndex {
         let read = self.first.read(offset, bytes, &cache.read_bytes);
         let checked = read.and_then(&check);
         self.or_of_copy(checked, (offset, bytes), check, cache)
+    }
+
+    /// The bytes of a unit, unless they are not those that were written.
+    pub(crate) fn read_unit(
+        &self,
+        entry: &UnitEntry,
+        cache: &BlockCache,
+    ) -> Result<Vec<u8>, StorageError> {
+        let check = |bytes: Vec<u8>| match crc32c::crc32c(&bytes) == entry.crc {
+            true => Ok(bytes),
+            false => Err(self.damaged(entry.offset, "unit fails its checksum")),
+        };
+        self.read((entry.offset, entry.bytes as usize), check, cache)
     }
 
     /// The same where the first file was read: what `check` makes of the copy if it made nothing of

@@ -5,11 +5,13 @@ use super::cached::Place;
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsTable;
 use super::file::BlockRanges;
+use super::found_meta::find_meta;
 use super::id::BlockId;
 use super::index::{BlockIndex, lost};
 use super::labels::{LabelTable, TermsTable};
 use super::layout::{
-    FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, Section, Sections, VERSION, data_name,
+    FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, Section, Sections, VERSION,
+    VERSION_BEFORE, data_name,
 };
 use super::meta::{BlockMeta, FileMeta, META, META_BYTES_MAX};
 use super::metadata::MetadataTable;
@@ -109,7 +111,7 @@ impl Block {
         let tail = Tail::read(&index, &known, cache)?;
         let meta = match &meta {
             Some(meta) => meta.clone(),
-            None => tail.meta()?,
+            None => tail.meta(dir)?,
         };
         let data = open_data(&*env.disk, dir, &meta, cache)?;
         let labels = tail.decode(Section::Labels, |bytes| {
@@ -118,21 +120,11 @@ impl Block {
         let terms = tail.decode(Section::Terms, |bytes| {
             TermsTable::decode(bytes, index.len())
         })?;
-        let table = |kind| {
-            tail.decode(kind, |bytes| {
-                let mut cursor = Cursor::new(bytes);
-                let table = UnitTable::decode(&mut cursor, index.len())?;
-                match cursor.is_empty() {
-                    true => Ok(table),
-                    false => Err(Malformed("bytes after a table of units")),
-                }
-            })
-        };
         let tables = Tables {
-            series: table(Section::Series)?,
-            postings: table(Section::Postings)?,
-            times: table(Section::Times)?,
-            pages: table(Section::Pages)?,
+            series: tail.table(Section::Series)?,
+            postings: tail.table(Section::Postings)?,
+            times: tail.table(Section::Times)?,
+            pages: tail.table(Section::Pages)?,
         };
         let exemplars = tail.decode_optional(Section::Exemplars, |bytes| {
             ExemplarsTable::decode(bytes, index.len())
@@ -355,12 +347,7 @@ impl Block {
 
     /// The bytes of a unit of the index, unless they are not those that were written.
     pub(super) fn read_unit(&self, entry: &UnitEntry) -> Result<Vec<u8>, StorageError> {
-        let check = |bytes: Vec<u8>| match crc32c::crc32c(&bytes) == entry.crc {
-            true => Ok(bytes),
-            false => Err(self.index.damaged(entry.offset, "unit fails its checksum")),
-        };
-        let place = (entry.offset, entry.bytes as usize);
-        self.index.read(place, check, &self.cache)
+        self.index.read_unit(entry, &self.cache)
     }
 
     fn unit_series(&self, unit: usize) -> usize {
@@ -478,6 +465,18 @@ impl<'a> Tail<'a> {
         })
     }
 
+    /// A section that is a table of units alone.
+    fn table(&self, kind: Section) -> Result<UnitTable, StorageError> {
+        self.decode(kind, |bytes| {
+            let mut cursor = Cursor::new(bytes);
+            let table = UnitTable::decode(&mut cursor, self.index.len())?;
+            match cursor.is_empty() {
+                true => Ok(table),
+                false => Err(Malformed("bytes after a table of units")),
+            }
+        })
+    }
+
     /// What `open` makes of the offset and the bytes of a section.
     fn section<T>(
         &self,
@@ -497,8 +496,12 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// What `meta.json` says, as the index has it too.
-    fn meta(&self) -> Result<BlockMeta, StorageError> {
+    /// What `meta.json` of the folder `dir` says, as the index has it too.
+    fn meta(&self, dir: &Path) -> Result<BlockMeta, StorageError> {
+        if self.footer.version == VERSION_BEFORE {
+            let pages = self.table(Section::Pages)?;
+            return find_meta(self.index, &self.footer, &pages, dir, self.cache);
+        }
         let path = self.index.first().path();
         let mut meta = self.section(Section::Meta, |_, bytes| BlockMeta::decode(bytes, path))?;
         let file = |name: &str| FileMeta {

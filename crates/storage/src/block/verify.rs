@@ -21,9 +21,6 @@ use crate::error::StorageError;
 use crate::page::values::FloatReader;
 use std::path::Path;
 
-/// Bytes of a file that are read at once.
-const READ_BYTES: u64 = 1 << 20;
-
 /// What is told of damage.
 type Each<'a> = dyn FnMut(StorageError) + 'a;
 
@@ -95,13 +92,7 @@ impl Block {
         if file.len() != meta.bytes {
             return Err(file.of_other_length(meta.bytes));
         }
-        let mut sum = 0;
-        for start in (0..file.len()).step_by(READ_BYTES as usize) {
-            let bytes = READ_BYTES.min(file.len() - start) as usize;
-            let bytes = file.read(start, bytes, &self.cache().read_bytes)?;
-            sum = crc32c::crc32c_append(sum, &bytes);
-        }
-        match sum == meta.crc {
+        match file.checksum(&self.cache().read_bytes)? == meta.crc {
             true => Ok(()),
             false => Err(file.damaged(0, "the file fails its checksum")),
         }

@@ -257,6 +257,17 @@ fn read_old(
         ..meta.clone()
     };
     check_read(&sim, &meta, exemplars, sayings);
+    // Without its text what the index and the pages have of it is found.
+    sim.disk.lose(&dir().join("meta.json"));
+    let meta = BlockMeta {
+        is_late: true,
+        level: 1,
+        sources: vec![id()],
+        nominal: None,
+        histograms: 0,
+        ..meta
+    };
+    check_read(&sim, &meta, exemplars, sayings);
 }
 
 fn open(sim: &Sim) -> Block {
@@ -296,7 +307,13 @@ fn check_read(
         assert_eq!(found, pushed);
     }
     check_sayings(&block, sayings);
-    block.verify(&mut |fault| panic!("{fault:?}"));
+    let mut faults = 0;
+    block.verify(&mut |fault| {
+        assert!(fault.is_recovered, "{fault:?}");
+        faults += 1;
+    });
+    let is_whole = sim.disk.contents(&dir().join("meta.json")).is_some();
+    assert_eq!(faults, usize::from(!is_whole));
 }
 
 fn check_sayings(block: &Block, sayings: &Sayings) {
