@@ -42,6 +42,7 @@ mod reader;
 mod restore;
 mod series;
 mod series_labels;
+mod tail;
 mod terms;
 mod times;
 mod unit;

@@ -77,7 +77,7 @@ impl BlockCache {
         let Some(damages) = &self.damages else { return };
         let damage = damage::met(DamageKind::Blocks, error);
         damages.report(Damage {
-            what: format!("{}; {second} has the same and is used", damage.what),
+            what: format!("{}; {second} is read instead, nothing is lost", damage.what),
             samples: Some(0),
             ..damage
         });

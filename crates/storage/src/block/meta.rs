@@ -9,7 +9,7 @@
 //! follows it: no changed byte is taken for what was written.
 
 use super::id::BlockId;
-use super::layout::{VERSION, VERSION_BEFORE};
+use super::layout::{INDEX, INDEX_COPY, VERSION, VERSION_BEFORE, data_name};
 use crate::error::StorageError;
 use firn_model::sample::{TimeRange, TimestampMs};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,17 @@ impl BlockMeta {
             VERSION_BEFORE => 1,
             _ => 2,
         }
+    }
+
+    /// Whether it has a series, and its files are the index, its copy, and files of pages in order.
+    pub(crate) fn is_of_a_block(&self) -> bool {
+        let indexes = [INDEX, INDEX_COPY].map(str::to_owned).into_iter();
+        let pages = self.files.len().saturating_sub(self.index_files());
+        let names = indexes
+            .take(self.index_files())
+            .chain((0..pages).map(data_name));
+        let is_named = self.files.iter().map(|file| file.name.clone()).eq(names);
+        is_named && pages > 0 && self.series > 0
     }
 
     /// The bytes of `meta.json`.

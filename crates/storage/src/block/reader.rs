@@ -5,23 +5,18 @@ use super::cached::Place;
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsTable;
 use super::file::BlockRanges;
-use super::found_meta::find_meta;
-use super::id::BlockId;
 use super::index::{BlockIndex, lost};
 use super::labels::{LabelTable, TermsTable};
-use super::layout::{
-    FOOTER_BYTES, Footer, FooterError, INDEX, INDEX_COPY, Section, Sections, VERSION,
-    VERSION_BEFORE, data_name,
-};
-use super::meta::{BlockMeta, FileMeta, META, META_BYTES_MAX};
+use super::layout::{INDEX, Section};
+use super::meta::{BlockMeta, META, META_BYTES_MAX};
 use super::metadata::MetadataTable;
 use super::pages::{PageEntry, PagesUnit};
 use super::series::{SeriesUnit, UNIT_SERIES};
+use super::tail::{Known, Tail};
 use super::terms::TermsUnit;
 use super::times::TimesUnit;
 use super::unit::{UnitEntry, UnitTable};
 use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
 use crate::error::StorageError;
 use firn_model::env::{Disk, Env};
 use firn_model::metrics::Counter;
@@ -29,13 +24,8 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is read of the end of an index at first: the sections of a block of some million series.
-const TAIL_BYTES: u64 = 64 << 10;
-
 /// The number of the index among the files of a block; files of pages follow.
 const INDEX_FILE: u32 = 0;
-
-const OTHER_BLOCK: &str = "index of another block than meta.json is of";
 
 /// An open block. Its units are read when they are asked for.
 #[derive(Debug)]
@@ -364,195 +354,6 @@ impl Drop for Block {
     }
 }
 
-/// What a footer must agree with.
-enum Known<'a> {
-    Meta(&'a BlockMeta),
-    /// The name of the folder, which is that of the block where it is one.
-    Name(Option<BlockId>),
-}
-
-impl Known<'_> {
-    fn is_of(&self, footer: &Footer) -> bool {
-        match self {
-            Self::Meta(meta) => {
-                let said = (meta.format, meta.id, meta.series, meta.samples);
-                said == (footer.version, footer.id, footer.series, footer.samples)
-            }
-            Self::Name(name) => name.is_none_or(|name| name == footer.id),
-        }
-    }
-}
-
-/// The end of an index.
-struct Tail<'a> {
-    index: &'a BlockIndex,
-    cache: &'a BlockCache,
-    /// Where the bytes begin.
-    start: u64,
-    /// Those of the first file; none if they are not delivered together.
-    bytes: Vec<u8>,
-    footer: Footer,
-    sections: Sections,
-}
-
-impl<'a> Tail<'a> {
-    fn read(
-        index: &'a BlockIndex,
-        known: &Known<'_>,
-        cache: &'a BlockCache,
-    ) -> Result<Self, StorageError> {
-        let start = index.len().saturating_sub(TAIL_BYTES);
-        let bytes = (index.len() - start) as usize;
-        let bytes = index.first().read(start, bytes, &cache.read_bytes);
-        let bytes = bytes.unwrap_or_default();
-        let at = index.len().saturating_sub(FOOTER_BYTES as u64);
-        let open = |bytes: Vec<u8>| open_footer(index, known, &bytes, at);
-        let place = (at, FOOTER_BYTES.min(index.len() as usize));
-        let of_first = piece(index, (start, &bytes), place, cache).and_then(open);
-        let footer = index.or_of_copy(of_first, place, open, cache)?;
-        let mut tail = Self {
-            index,
-            cache,
-            start,
-            bytes,
-            footer,
-            sections: Sections::default(),
-        };
-        let directory = footer.directory();
-        let place = (directory.start, footer.directory_bytes as usize);
-        tail.sections = tail.checked(place, |bytes| {
-            if crc32c::crc32c(bytes) != footer.directory_crc {
-                let what = "section directory fails its checksum";
-                return Err(index.damaged(directory.start, what));
-            }
-            let sections = Sections::decode(bytes, directory.start);
-            sections.map_err(index.malformed(directory.start))
-        })?;
-        Ok(tail)
-    }
-
-    /// What `check` makes of bytes of the index, of memory if they are there.
-    fn checked<T>(
-        &self,
-        place: (u64, usize),
-        check: impl Fn(&[u8]) -> Result<T, StorageError>,
-    ) -> Result<T, StorageError> {
-        let check = |bytes: Vec<u8>| check(&bytes);
-        let read = piece(self.index, (self.start, &self.bytes), place, self.cache);
-        self.index
-            .or_of_copy(read.and_then(check), place, check, self.cache)
-    }
-
-    /// A section, if there is one.
-    fn decode_optional<T>(
-        &self,
-        kind: Section,
-        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
-    ) -> Result<Option<T>, StorageError> {
-        match self.sections.find(kind) {
-            Some(_) => self.decode(kind, decode).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn decode<T>(
-        &self,
-        kind: Section,
-        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
-    ) -> Result<T, StorageError> {
-        self.section(kind, |offset, bytes| {
-            decode(bytes).map_err(self.index.malformed(offset))
-        })
-    }
-
-    /// A section that is a table of units alone.
-    fn table(&self, kind: Section) -> Result<UnitTable, StorageError> {
-        self.decode(kind, |bytes| {
-            let mut cursor = Cursor::new(bytes);
-            let table = UnitTable::decode(&mut cursor, self.index.len())?;
-            match cursor.is_empty() {
-                true => Ok(table),
-                false => Err(Malformed("bytes after a table of units")),
-            }
-        })
-    }
-
-    /// What `open` makes of the offset and the bytes of a section.
-    fn section<T>(
-        &self,
-        kind: Section,
-        open: impl Fn(u64, &[u8]) -> Result<T, StorageError>,
-    ) -> Result<T, StorageError> {
-        let lacks = || self.index.damaged(self.index.len(), "section is missing");
-        let entry = self.sections.find(kind).ok_or_else(lacks)?;
-        let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
-        self.checked((entry.offset, bytes), |bytes| {
-            match crc32c::crc32c(bytes) == entry.crc {
-                true => open(entry.offset, bytes),
-                false => Err(self
-                    .index
-                    .damaged(entry.offset, "section fails its checksum")),
-            }
-        })
-    }
-
-    /// What `meta.json` of the folder `dir` says, as the index has it too.
-    fn meta(&self, dir: &Path) -> Result<BlockMeta, StorageError> {
-        if self.footer.version == VERSION_BEFORE {
-            let pages = self.table(Section::Pages)?;
-            return find_meta(self.index, &self.footer, &pages, dir, self.cache);
-        }
-        let path = self.index.first().path();
-        let mut meta = self.section(Section::Meta, |_, bytes| BlockMeta::decode(bytes, path))?;
-        let file = |name: &str| FileMeta {
-            name: name.to_owned(),
-            bytes: self.index.len(),
-            crc: self.footer.file_crc().unwrap_or(0),
-        };
-        meta.files.splice(0..0, [file(INDEX), file(INDEX_COPY)]);
-        match Known::Meta(&meta).is_of(&self.footer) && has_files_of_a_block(&meta) {
-            true => Ok(meta),
-            false => Err(self.index.damaged(0, OTHER_BLOCK)),
-        }
-    }
-}
-
-/// The bytes of a place in the first file, which are in memory if they are among `read`, that begin
-/// at an offset.
-fn piece(
-    index: &BlockIndex,
-    (start, read): (u64, &[u8]),
-    (offset, bytes): (u64, usize),
-    cache: &BlockCache,
-) -> Result<Vec<u8>, StorageError> {
-    let at = offset.checked_sub(start).map(|at| at as usize);
-    let known = at.and_then(|at| read.get(at..)?.get(..bytes));
-    match known {
-        Some(known) => Ok(known.to_vec()),
-        None => index.first().read(offset, bytes, &cache.read_bytes),
-    }
-}
-
-fn open_footer(
-    index: &BlockIndex,
-    known: &Known<'_>,
-    bytes: &[u8],
-    at: u64,
-) -> Result<Footer, StorageError> {
-    let footer = Footer::decode(bytes, index.len()).map_err(|e| match e {
-        FooterError::Malformed(e) => index.malformed(at)(e),
-        FooterError::Version(found) => StorageError::Format {
-            path: index.first().path().to_path_buf(),
-            found: found.to_string(),
-            known: VERSION,
-        },
-    })?;
-    match known.is_of(&footer) {
-        true => Ok(footer),
-        false => Err(index.damaged(at, OTHER_BLOCK)),
-    }
-}
-
 /// Opens the files of pages. One that is cut, or one of several that is missing, costs its pages; a
 /// block without any is an error.
 fn open_data(
@@ -598,19 +399,8 @@ pub(super) fn read_meta(
     }
     let bytes = file.read(0, file.len() as usize, count)?;
     let meta = BlockMeta::decode(&bytes, &path)?;
-    match has_files_of_a_block(&meta) {
+    match meta.is_of_a_block() {
         true => Ok(meta),
         false => Err(file.damaged(0, "other files than a block has, or no series")),
     }
-}
-
-/// Whether the files are the index, its copy, and one of pages or more in order.
-fn has_files_of_a_block(meta: &BlockMeta) -> bool {
-    let indexes = [INDEX, INDEX_COPY].map(str::to_owned).into_iter();
-    let pages = meta.files.len().saturating_sub(meta.index_files());
-    let names = indexes
-        .take(meta.index_files())
-        .chain((0..pages).map(data_name));
-    let is_named = meta.files.iter().map(|file| file.name.clone()).eq(names);
-    is_named && pages > 0 && meta.series > 0
 }

@@ -169,9 +169,10 @@ fn finding_of(folder: &Path, error: &StorageError) -> Finding {
 mod tests {
     use crate::import::{Columns, Sample, Target};
     use crate::repair::{Outcome, repair};
+    use crate::seeds::seeds;
     use crate::verify::tests::{check_named, contents, folder};
     use crate::verify::verify;
-    use firn_model::env::sim::Sim;
+    use firn_model::env::sim::{Sim, SimRng};
     use firn_model::labels::Labels;
     use std::path::{Path, PathBuf};
 
@@ -285,6 +286,59 @@ mod tests {
             let is_block = path.parent() != Some(Path::new("/data/blocks"));
             let is_as_before = sim.disk.contents(&path).as_ref() == Some(&whole[number].1);
             assert_eq!(is_as_before, is_block && !is_page, "{}", path.display());
+        }
+    }
+
+    /// A block of many pages of `series` series with a flipped byte at random: what `repair` puts in
+    /// its place has every series that lies in other pages.
+    #[test]
+    fn repair_puts_what_can_be_read_in_the_place_of_a_block_with_a_damaged_page() {
+        const SERIES: u64 = 40;
+        const SAMPLES: u64 = 3_000;
+        for seed in seeds(6) {
+            let (sim, rng) = (folder(), SimRng::new(seed));
+            let target = Target::folder(&sim.env, Path::new(ROOT)).unwrap();
+            let mut import = target.begin();
+            let fill = |into: &mut crate::import::Series<'_>| {
+                for series in 0..SERIES {
+                    let labels = Labels::from_pairs([("__name__", format!("b{series:02}"))]);
+                    let mut columns = Columns::default();
+                    for time in 0..SAMPLES as i64 {
+                        let value = f64::from_bits(rng.below(1 << 62));
+                        columns.push(time * 1_000, 0, &Sample::Float(value));
+                    }
+                    into.push(labels.as_ref(), &columns)?;
+                }
+                Ok(())
+            };
+            import.block(target.new_id(0), None, fill).unwrap();
+            import.commit().unwrap();
+            drop(target);
+            let files = contents(&sim).into_iter();
+            let (path, mut bytes) = files
+                .into_iter()
+                .find(|(path, _)| path.ends_with("data-000"))
+                .unwrap();
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1;
+            sim.disk.overwrite(&path, &bytes);
+            let before = verify(&sim.env, Path::new(ROOT)).unwrap();
+            let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+            let Outcome::Repaired { set_aside, report } = outcome else {
+                panic!("seed {seed}: {outcome:?}");
+            };
+            assert!(!before.is_whole(), "seed {seed}");
+            assert!(report.is_whole(), "seed {seed}: {:?}", report.findings);
+            // A page is 64 KiB, and a series 24 KB: it has three of them, or parts of four.
+            let left = report.block_samples;
+            let all = SERIES * SAMPLES;
+            assert!(
+                (all - 4 * SAMPLES..all).contains(&left),
+                "seed {seed}: {left}"
+            );
+            let copy = set_aside.join(path.strip_prefix(ROOT).unwrap());
+            assert_eq!(sim.disk.contents(&copy), Some(bytes), "seed {seed}");
+            assert!(sim.disk.contents(&path).is_none(), "seed {seed}");
         }
     }
 

@@ -4,8 +4,10 @@
 //! The index is taken apart here by other code than the store's. `FIRN_SEEDS=n`, `FIRN_SEED=s` as
 //! elsewhere.
 
-use super::blocks::Churn;
+use super::blocks::{Churn, indexes_of};
 use super::*;
+use crate::block::{Block, BlockCache};
+use crate::blocks::{BlockEntry, BlockKind, BlockList};
 use crate::damage::DamageKind;
 use crate::repair::{Outcome, repair};
 use crate::seeds::seeds;
@@ -246,4 +248,121 @@ fn repair_gives_what_has_a_second_place_its_bytes_back() {
         churn.check_all();
         assert!(churn.store().damages().is_empty(), "{context}");
     }
+}
+
+/// The same damage to both indexes: what can be read before a repair can be read after it.
+#[test]
+fn repair_of_a_block_with_two_damaged_indexes_loses_nothing_more() {
+    let samples = |churn: &mut Churn| {
+        churn.reopen();
+        let held = contents_of(&*select(churn.store(), &[], TimeRange::ALL));
+        churn.store().close().unwrap();
+        churn.store = None;
+        held.iter().map(|(_, samples)| samples.len()).sum::<usize>()
+    };
+    let (churn, folder) = stopped(76);
+    let index = churn.sim.disk.contents(&folder.join("index")).unwrap();
+    let mut rewritten = 0;
+    for at in (0..index.len()).step_by(31) {
+        let (mut churn, folder) = stopped(76);
+        for index in indexes_of(&folder) {
+            flip(at)(&churn.sim, &index);
+        }
+        let before = samples(&mut churn);
+        let outcome = repair(&churn.sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+        let Outcome::Repaired { report, .. } = outcome else {
+            panic!("byte {at}: {outcome:?}");
+        };
+        assert!(report.is_whole(), "byte {at}: {:?}", report.findings);
+        rewritten += usize::from(report.blocks == 4);
+        let after = samples(&mut churn);
+        assert!(after >= before, "byte {at}: {after} after {before}");
+    }
+    assert!(rewritten > 3, "{rewritten} blocks were rewritten");
+}
+
+/// The files of a golden block of format 1, as a folder of an older version has it.
+const OLD: [(&str, &[u8]); 3] = [
+    (
+        "meta.json",
+        include_bytes!("../../../tests/golden/block-1/meta.json"),
+    ),
+    (
+        "index",
+        include_bytes!("../../../tests/golden/block-1/index"),
+    ),
+    (
+        "data-000",
+        include_bytes!("../../../tests/golden/block-1/data-000"),
+    ),
+];
+
+/// A store that never removes anything for its age, with a block of format 1; and its folder.
+fn with_old_block() -> (Sim, PathBuf, u64) {
+    let sim = sim::env(75);
+    let without_end = || StoreOptions {
+        retention_ms: i64::MAX,
+        ..options()
+    };
+    open(&sim, without_end()).close().unwrap();
+    let folder = Path::new("/data/blocks/01K9XFT7G0000028T5CY4TQKFF");
+    sim.env.disk.create_dir_all(folder).unwrap();
+    for (name, bytes) in OLD {
+        sim.disk.overwrite(&folder.join(name), bytes);
+    }
+    let blocks = Path::new("/data/blocks");
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let meta = Block::open(&sim.env, folder, &cache)
+        .unwrap()
+        .meta()
+        .clone();
+    assert_eq!(
+        folder.file_name().unwrap().to_str(),
+        Some(&*meta.id.to_string())
+    );
+    let mut list = BlockList::read(&*sim.env.disk, blocks).unwrap().list;
+    let sequence = list.take_sequence();
+    list.add(BlockEntry::of(&meta, BlockKind::Main, sequence));
+    list.version += 1;
+    list.write(&*sim.env.disk, blocks).unwrap();
+    (sim, folder.to_path_buf(), meta.samples)
+}
+
+/// Samples of the store in the folder, and whether an answer lacked something.
+fn count(sim: &Sim) -> (u64, bool) {
+    let options = StoreOptions {
+        retention_ms: i64::MAX,
+        ..options()
+    };
+    let store = open(sim, options);
+    let selection = select(&store, &[], TimeRange::ALL);
+    let mut batch = SeriesBatch::default();
+    selection.read(0..selection.len(), &mut batch).unwrap();
+    let samples = batch.sample_count() as u64;
+    (samples, !selection.losses().texts().is_empty())
+}
+
+#[test]
+fn block_of_format_1_is_read_and_loses_nothing_with_its_meta() {
+    let (sim, folder, samples) = with_old_block();
+    assert_eq!(count(&sim), (samples, false));
+    let report = verify(&sim.env, Path::new(ROOT)).unwrap();
+    assert!(report.is_whole(), "{:?}", report.findings);
+    for fault in [lose(), flip(100), cut(50)] {
+        fault(&sim, &folder.join("meta.json"));
+        assert_eq!(count(&sim), (samples, false));
+        let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+        let Outcome::Repaired { report, .. } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(report.is_whole(), "{:?}", report.findings);
+        assert_eq!(report.block_samples, samples);
+        assert_eq!(count(&sim), (samples, false));
+    }
+    // Its index is in one place only.
+    let index = folder.join("index");
+    flip(OLD[1].1.len() - 20)(&sim, &index);
+    assert_eq!(count(&sim), (0, true));
+    sim.disk.overwrite(&index, OLD[1].1);
+    assert_eq!(count(&sim), (samples, false));
 }
