@@ -268,15 +268,20 @@ fn exemplars_of_a_damaged_unit_are_left_out_and_reported() {
     send_hours(&store, 0..9);
     let cut = store.parts.blocks.view().cut;
     let block = store.parts.blocks.list().blocks[0].clone();
-    let path = std::path::Path::new("/data/blocks")
-        .join(block.id.to_string())
-        .join("index");
+    let folder = std::path::Path::new("/data/blocks").join(block.id.to_string());
+    let paths = super::blocks::indexes_of(&folder);
     drop(store);
-    let mut bytes = sim.disk.contents(&path).unwrap();
+    let mut bytes = sim.disk.contents(&paths[0]).unwrap();
     // The only unit of exemplars begins with the labels of the first one.
     let at = bytes.windows(8).position(|w| w == b"hour0--1").unwrap();
     bytes[at] ^= 1;
-    sim.disk.overwrite(&path, &bytes);
+    // What one index lacks the other has.
+    sim.disk.overwrite(&paths[0], &bytes);
+    let store = open(&sim, keeping(0));
+    assert_eq!(all(&store), sent_of(0..6));
+    assert_eq!(store.damages().len(), 1);
+    drop(store);
+    sim.disk.overwrite(&paths[1], &bytes);
     let store = open(&sim, keeping(0));
     assert_eq!(cut, store.parts.blocks.view().cut);
     assert_eq!(all(&store), sent_of(2..6));
