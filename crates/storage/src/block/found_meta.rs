@@ -1,8 +1,7 @@
-//! What `meta.json` of a block of version 1 says, as far as its index and its pages have it.
+//! The content of `meta.json` of a block of version 1, derived from its index and its pages.
 //!
-//! Blocks since have it in their index. What is not to be found: the blocks that it was made of, the
-//! range that it was made for, its place among the shards of a merge, and which samples are
-//! histograms. All pages are read.
+//! The index of later versions contains it. Sources, nominal range, shard and the number of
+//! histograms cannot be derived. This code reads all pages.
 
 use super::cache::BlockCache;
 use super::data_page::DataPage;

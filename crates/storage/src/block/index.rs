@@ -1,8 +1,8 @@
-//! The index of a block and its copy: each stretch of bytes is read of the first that has it whole.
+//! The index of a block and its copy: each range of bytes is read from the first intact file.
 //!
-//! Both files have the same bytes, so that damage to one costs nothing. The copy is opened when
-//! something of the index cannot be read. Invariant: bytes that fail their check are never
-//! returned, and damage that the copy made good is reported. Blocks of version 1 have no copy.
+//! Both files have the same bytes, so damage to one costs nothing. The copy is opened when a read
+//! of the index fails. Invariant: bytes that fail their check are never returned, and a read that
+//! needs the copy reports the damage. Blocks of version 1 have no copy.
 
 use super::cache::BlockCache;
 use super::file::BlockRanges;

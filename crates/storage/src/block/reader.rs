@@ -68,8 +68,8 @@ impl Block {
     }
 
     /// Opens the block in the folder `dir`: reads `meta.json` and the end of the index, and checks
-    /// them and the lengths of the files. What is damaged of them is taken from its second copy, and
-    /// reported.
+    /// them and the lengths of the files. Reads the second copy of damaged parts, and reports the
+    /// damage.
     pub fn open(env: &Env, dir: &Path, cache: &Arc<BlockCache>) -> Result<Self, StorageError> {
         let error = match read_meta(&*env.disk, dir, &cache.read_bytes) {
             Ok(meta) => return Self::open_as(env, dir, cache, Some(meta)),

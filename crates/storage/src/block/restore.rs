@@ -1,7 +1,7 @@
-//! Writes `meta.json`, the index or its copy anew where one is damaged: each is in a second place.
+//! Restores a damaged `meta.json`, index or copy of the index from its second place.
 //!
-//! Invariant: a file takes its name when it is durable and its bytes are those that were written at
-//! first. Files of pages are in one place only, and left.
+//! Invariant: a file takes its name when it is durable, with the bytes that were written at first.
+//! Files of pages have no second place and stay as they are.
 
 use super::file::BlockRanges;
 use super::layout::{INDEX, INDEX_COPY};
@@ -19,8 +19,8 @@ const COPY_BYTES: u64 = 1 << 20;
 const TEMPORARY: &str = "restored.tmp";
 
 impl Block {
-    /// Writes what is damaged anew, in the folder `dir` of the block, unless both the index and its
-    /// copy are.
+    /// Restores the damaged files in the folder `dir` of the block. If both the index and its copy
+    /// are damaged, they stay as they are.
     pub(crate) fn restore(&self, env: &Env, dir: &Path) -> Result<(), StorageError> {
         if Self::read_meta(env, dir).is_err() {
             let text = self.meta().encode();

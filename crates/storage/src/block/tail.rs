@@ -1,8 +1,7 @@
-//! The end of an index: sections, their directory and the footer, each from the first place that has
-//! it whole.
+//! The end of an index: sections, directory and footer, each from the first intact place.
 //!
-//! The end of the first file is read at once; the copy is read where that fails its checks. Without
-//! `meta.json` the content of that file is found here, too.
+//! One read takes the end of the index. A part that fails its checksum is read from the copy.
+//! Without a readable `meta.json`, the index supplies its content.
 
 use super::cache::BlockCache;
 use super::found_meta::find_meta;

@@ -1,9 +1,8 @@
-//! Blocks that are damaged: what has a second copy is written anew, of others a block of what can be
-//! read takes the place.
+//! Damaged blocks: files with a second copy are restored, and a new block of all readable data
+//! replaces a block that lost something.
 //!
-//! Where nothing can be read the block leaves the manifest. All files of its folder are copied
-//! before, but for a block of which only `meta.json`, the index or its copy is damaged: of that the
-//! damaged file is.
+//! A block without readable data leaves the manifest. All files of a replaced block are copied
+//! before, and of a restored block the damaged file.
 
 use super::rewrite;
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, INDEX, INDEX_COPY, remove_folder};

@@ -1,8 +1,8 @@
-//! A block of what can be read of a damaged one: its columns that are whole, with their labels.
+//! Writes a block of all readable data of a damaged one: intact columns with their labels.
 //!
-//! A series whose labels or samples cannot be read is left out, and of one of many pages the times
-//! around the damaged one. The name of the result follows from that of the damaged block, so that a
-//! repair that was killed begins the same one anew.
+//! A series without readable labels or samples is left out. A series of many pages loses the times
+//! around the damaged one. The name of the result is a function of the name of the damaged block,
+//! so a repair that was killed writes the same block again.
 
 use crate::block::{Block, BlockId, BlockMeta, BlockWriter, LabelsReader, Sayings, Source};
 use crate::chunk::Columns;

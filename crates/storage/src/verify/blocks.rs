@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn repair_writes_anew_what_is_in_two_places_and_sets_a_block_without_pages_aside() {
         let whole = block_files(&with_blocks());
-        for number in 0..whole.len() {
+        for (path, sound) in whole {
             let sim = with_blocks();
-            let (path, mut bytes) = block_files(&sim).swap_remove(number);
+            let mut bytes = sound.clone();
             let middle = bytes.len() / 2;
             bytes[middle] ^= 0x10;
             sim.disk.overwrite(&path, &bytes);
@@ -284,13 +284,13 @@ mod tests {
             let copied = sim.env.disk.list(beside).unwrap().len();
             assert_eq!(copied, if is_page { 4 } else { 1 });
             let is_block = path.parent() != Some(Path::new("/data/blocks"));
-            let is_as_before = sim.disk.contents(&path).as_ref() == Some(&whole[number].1);
+            let is_as_before = sim.disk.contents(&path).as_ref() == Some(&sound);
             assert_eq!(is_as_before, is_block && !is_page, "{}", path.display());
         }
     }
 
-    /// A block of many pages of `series` series with a flipped byte at random: what `repair` puts in
-    /// its place has every series that lies in other pages.
+    /// Flips a random byte in a block of many pages: the repaired block has all series of the other
+    /// pages.
     #[test]
     fn repair_puts_what_can_be_read_in_the_place_of_a_block_with_a_damaged_page() {
         const SERIES: u64 = 40;

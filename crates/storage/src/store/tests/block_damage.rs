@@ -59,6 +59,9 @@ fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
 /// How a file is damaged.
 type Fault = Box<dyn Fn(&Sim, &Path)>;
 
+/// Makes one.
+type NewFault = fn() -> Fault;
+
 fn flip(at: usize) -> Fault {
     Box::new(move |sim, path| {
         let mut bytes = sim.disk.contents(path).unwrap();
@@ -176,7 +179,7 @@ fn random_faults_of_a_block_cost_what_they_hit() {
 /// one; and nothing is missing in the end.
 #[test]
 fn store_with_a_recovered_block_goes_on_and_merges_heal_it() {
-    let faults: [(&str, fn() -> Fault); 8] = [
+    let faults: [(&str, NewFault); 8] = [
         ("meta.json", lose),
         ("meta.json", || flip(100)),
         ("index", lose),
@@ -208,7 +211,7 @@ fn store_with_a_recovered_block_goes_on_and_merges_heal_it() {
 /// `verify` names each fault and says that it costs nothing; `repair` gives the file its bytes back.
 #[test]
 fn repair_gives_what_has_a_second_place_its_bytes_back() {
-    let faults: [(&[&str], fn() -> Fault); 9] = [
+    let faults: [(&[&str], NewFault); 9] = [
         (&["meta.json"], lose),
         (&["meta.json"], || flip(100)),
         (&["meta.json"], || cut(50)),
