@@ -4,7 +4,7 @@ use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
 use firn_mirror::target::{Request, Target, expose, respond};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -409,4 +409,63 @@ fn exemplars_of_a_target_are_found_also_after_a_kill() {
     let server = start(dir.path(), &config, &[]);
     scraped(&server.http(), "j");
     assert_eq!(data(&server.http()), serde_json::json!([]));
+}
+
+/// Starts a server whose connections answer one request with `head` and end at the second one.
+fn start_closing(head: String) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let head = head.clone();
+            std::thread::spawn(move || {
+                if read_request(&stream).is_some() {
+                    (&stream).write_all(head.as_bytes()).unwrap();
+                    let _ = read_request(&stream);
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Reads a request without a body; none if there is none.
+fn read_request(stream: &TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn target_that_closes_idle_connections_is_up_in_every_scrape() {
+    let dir = tempfile::tempdir().unwrap();
+    let many = "X: y\r\n".repeat(150);
+    let body = "Content-Type: text/plain; version=0.0.4\r\nContent-Length: 4\r\n\r\nm 1\n";
+    let targets = [
+        start_closing(format!("HTTP/1.1 200 OK\r\n{body}")),
+        start_closing(format!("HTTP/1.1 200 OK\r\n{many}{body}")),
+    ];
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+         scrape_configs:\n\
+         - job_name: closing\n\
+         \u{20} static_configs: [{{targets: ['{}', '{}']}}]\n",
+        targets[0], targets[1]
+    );
+    let server = start(dir.path(), &config, &[]);
+    let http = server.http();
+    wait_for("four scrapes of both targets", || {
+        let scrapes = value(&http, "min(count_over_time(up[5m]))");
+        scrapes.is_some_and(|count| count.parse::<u32>().unwrap() >= 4)
+    });
+    assert_eq!(
+        value(&http, "min(min_over_time(up[5m]))").as_deref(),
+        Some("1")
+    );
 }

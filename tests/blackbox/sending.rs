@@ -395,3 +395,45 @@ fn queue_of_receivers_that_a_start_does_not_name_is_removed() {
     assert_eq!(bodies(), 0);
     assert!(server.stop().success());
 }
+
+#[test]
+fn request_follows_a_redirect_unless_the_config_forbids_it() {
+    for (follows, to) in [(true, "/moved"), (false, "/api/v1/write")] {
+        let dir = tempfile::tempdir().unwrap();
+        let (gate, receiver) = (Receiver::start(), Receiver::start());
+        let location = format!("Location: http://{}/moved\r\n", receiver.address);
+        gate.set(Mood::Says(308, location));
+        let config = format!(
+            "scrape_configs: []\n\
+             remote_write: [{{url: '{}', follow_redirects: {follows}}}]\n",
+            gate.url()
+        );
+        let file = dir.path().join("firn.yml");
+        std::fs::write(&file, config).unwrap();
+        let flags = ["--config", file.to_str().unwrap()];
+        let sender = Server::start(&dir.path().join("data"), &flags);
+        push(&sender, 0..1);
+        let refused = format!(
+            "firn_sending_lost_bodies_total{{reason=\"refused\",target=\"{}\"}} 1\n",
+            gate.address
+        );
+        if !follows {
+            wait_for("the request to be refused", || {
+                sender.http().get("/metrics").body.contains(&refused)
+            });
+            gate.set(Mood::status(204));
+            push(&sender, 1..2);
+        }
+        let reached = if follows { &receiver } else { &gate };
+        reached.wait(1);
+        let taken = reached.taken();
+        assert_eq!(taken[0].line, format!("POST {to} HTTP/1.1"));
+        assert!(!taken[0].body.is_empty());
+        let encoding = "content-encoding: snappy".to_owned();
+        assert!(
+            taken[0].headers.contains(&encoding),
+            "{:?}",
+            taken[0].headers
+        );
+    }
+}

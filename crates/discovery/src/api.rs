@@ -1,8 +1,10 @@
 //! An HTTP API that a discovery asks: answers read as a whole, bounded, checked.
 
-use firn_http_client::{Body, BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
+use firn_http_client::{
+    Body, BodyLimit, HttpClient, HttpSettings, ResponseBody, Sign, USER_AGENT, read_body,
+};
 use firn_model::error::{Error, ErrorKind};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT as AGENT};
 use hyper::{Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
@@ -49,7 +51,7 @@ impl Api {
         &self,
         url: &str,
         headers: &HeaderMap,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<ResponseBody>, Error> {
         self.client.get(&uri(url)?, &with_agent(headers)).await
     }
 
@@ -82,7 +84,10 @@ impl Api {
 
 impl Answer {
     /// Reads a response whose body may have fewer than `bytes_max` bytes.
-    pub(super) async fn read(response: Response<Incoming>, bytes_max: u64) -> Result<Self, Error> {
+    pub(super) async fn read(
+        response: Response<ResponseBody>,
+        bytes_max: u64,
+    ) -> Result<Self, Error> {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read_body(response, BodyLimit::bytes(bytes_max)).await?;
         Ok(Self {

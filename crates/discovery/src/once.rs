@@ -2,6 +2,7 @@
 //! machine, and methods that only a service on the same machine takes. There are few in a minute.
 
 use super::api::Answer;
+use firn_http_client::ResponseBody;
 use firn_model::error::Error;
 use http_body_util::Empty;
 use hyper::Request;
@@ -24,7 +25,7 @@ where
         .map_err(failed)?;
     let asked = async {
         let response = sender.send_request(request).await.map_err(failed)?;
-        Answer::read(response, bytes_max).await
+        Answer::read(response.map(ResponseBody::from), bytes_max).await
     };
     tokio::pin!(asked);
     tokio::select! {

@@ -4,17 +4,18 @@ use super::assertion::sign;
 use super::body::{self, Body, BodyLimit};
 use super::exec::ExecTokens;
 use super::places::Places;
+use super::pool::ResponseBody;
+use super::redirect::{Hop, REQUESTS_MAX};
 use super::secret::reveal_optional;
 use super::settings::{Assertion, Auth, OAuth2Settings};
 use super::transport::Transport;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use firn_model::error::Error;
-use http_body_util::Full;
-use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use hyper::{Request, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ring::rand::SystemRandom;
 use serde::Deserialize;
 use serde_json::json;
@@ -97,6 +98,15 @@ impl Authorizer {
         value.set_sensitive(true);
         Ok(Some(value))
     }
+}
+
+/// The header for `user:password` of a URL, with escapes.
+pub(super) fn basic_of_url(user: &str) -> Result<HeaderValue, Error> {
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let text = basic(&decode(user), &decode(password));
+    HeaderValue::from_str(&text)
+        .map_err(|_| Error::unavailable("credentials are not fit for a header"))
 }
 
 fn basic(user: &str, password: &str) -> String {
@@ -279,12 +289,13 @@ impl Tokens {
         }
         let others = params.iter().filter(|(name, _)| *name != "grant_type");
         pairs.extend(others.map(|(name, value)| (name.as_str(), value.as_str())));
-        let mut request = Request::post(&settings.token_url)
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, form_type)]);
         match proof {
             Proof::SecretInHeader(secret) => {
                 let (id, secret) = (form_encode(&settings.client_id), form_encode(secret));
-                request = request.header(AUTHORIZATION, basic(&id, &secret));
+                let value = HeaderValue::from_str(&basic(&id, &secret));
+                headers.insert(AUTHORIZATION, value.map_err(|e| failed(e.to_string()))?);
             }
             Proof::SecretInForm(secret) => {
                 pairs.push(("client_id", &settings.client_id));
@@ -296,12 +307,32 @@ impl Tokens {
             .iter()
             .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
             .collect();
-        let request = request
-            .body(Full::new(Bytes::from(form.join("&"))))
-            .map_err(|e| failed(e.to_string()))?;
-        let response = self.transport.send(request).await.map_err(failed)?;
+        let uri = settings.token_url.parse();
+        let uri = uri.map_err(|e| failed(format!("{e}")))?;
+        let hop = Hop::first(Method::POST, uri, headers);
+        let response = self.send(hop, form.join("&").into()).await;
+        let response = response.map_err(failed)?;
         let status = response.status();
         let Body { bytes, .. } = body::read(response, BodyLimit::bytes(TOKEN_BYTES_MAX)).await?;
         Ok((status, bytes))
+    }
+
+    /// Sends a request and follows redirects, but never to another host: the form may hold the
+    /// secret.
+    async fn send(&self, mut hop: Hop, form: Bytes) -> Result<Response<ResponseBody>, String> {
+        for _ in 0..REQUESTS_MAX {
+            let request = hop.request(&form).map_err(|e| e.message)?;
+            let response = self.transport.send(request).await?;
+            if !hop.follow(response.status(), response.headers())? {
+                return Ok(response);
+            }
+            if !hop.is_trusted {
+                return Err(format!(
+                    "token_url redirects to another host, {}: set token_url to it",
+                    hop.uri
+                ));
+            }
+        }
+        Err(format!("stopped after {REQUESTS_MAX} redirects"))
     }
 }

@@ -4,12 +4,12 @@
 //! endless answer nor a small one that unpacks to a large one takes more.
 
 use crate::memory_share::MemoryShare;
+use crate::pool::ResponseBody;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::Response;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::{self, Write};
 
@@ -64,7 +64,7 @@ impl BodyLimit {
 }
 
 /// Reads and unpacks the body of `response`.
-pub async fn read(response: Response<Incoming>, limit: BodyLimit) -> Result<Body, Error> {
+pub async fn read(response: Response<ResponseBody>, limit: BodyLimit) -> Result<Body, Error> {
     let header = |name| {
         let value = response.headers().get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -82,7 +82,7 @@ pub async fn read(response: Response<Incoming>, limit: BodyLimit) -> Result<Body
     };
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| Error::unavailable(format!("read body: {}", reason(&e))))?;
+        let frame = frame.map_err(|e| Error::unavailable(format!("read body: {}", reason(&*e))))?;
         if let Some(data) = frame.data_ref() {
             unpacker.push(data)?;
         }

@@ -4,11 +4,12 @@
 //! when they change, basic and bearer credentials, OAuth 2.0, proxies, redirects, signatures.
 //!
 //! ```text
-//! HttpClient (credentials, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
+//! HttpClient (credentials, redirects) -> Transport (TLS, files reread) -> Pool (connections)
+//!   -> Route (proxies) -> TCP
 //! ```
 //!
-//! Invariant: credentials are sent to the requested host alone, whatever it redirects to. Deadlines
-//! are the caller's: dropping a future ends the request.
+//! Invariant: credentials are sent to the requested host and its subdomains alone, whatever they
+//! redirect to. Deadlines are the caller's: dropping a future ends the request.
 //!
 //! [`named_files`] reads the files that a config names, and [`MemoryShare`] bounds the memory of
 //! bodies; both are here because every user of the client needs them.
@@ -16,11 +17,18 @@
 mod assertion;
 mod auth;
 mod body;
+mod exchange;
 mod exec;
+mod framing;
 mod memory_share;
 pub mod named_files;
+mod no_proxy;
 mod places;
+mod pool;
 mod private_key;
+mod proxy;
+mod redirect;
+mod response_head;
 mod route;
 mod secret;
 mod settings;
@@ -28,7 +36,9 @@ mod sign;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tls_records;
 mod transport;
+mod tunnel;
 
 pub use assertion::SigningAlgorithm;
 pub use assertion::{sign as sign_claims, signature, signed};
@@ -36,6 +46,7 @@ pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
 pub use memory_share::MemoryShare;
 pub use places::Places;
+pub use pool::ResponseBody;
 pub use private_key::{Block, of_der as key_of_der, of_pem as key_of_pem};
 pub use secret::reveal;
 pub use settings::{
@@ -45,13 +56,12 @@ pub use settings::{
 pub use sign::{Sign, Signing, ToSign};
 
 use auth::Authorizer;
+use bytes::Bytes;
 use firn_model::error::Error;
 use firn_model::trace::TraceParent;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION};
-use hyper::http::uri::Parts;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, Uri};
+use redirect::{Hop, REQUESTS_MAX};
 use std::borrow::Cow;
 use std::sync::Arc;
 use transport::Transport;
@@ -62,8 +72,8 @@ pub const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 /// Says where a client stands in a trace.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Redirects that are followed for one request, as in Go.
-const REDIRECTS_MAX: usize = 10;
+/// Bytes of the body of a redirect that are read, as in Go.
+const REDIRECT_BYTES_MAX: u64 = 2 << 10;
 
 /// A client with its pool of connections. Share it: connections are kept between requests.
 pub struct HttpClient {
@@ -114,7 +124,11 @@ impl HttpClient {
 
     /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
     /// Fails with [`firn_model::error::ErrorKind::Unavailable`].
-    pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, Error> {
+    pub async fn get(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Response<ResponseBody>, Error> {
         self.send(Method::GET, uri, headers, Bytes::new()).await
     }
 
@@ -125,57 +139,63 @@ impl HttpClient {
         uri: &Uri,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<ResponseBody>, Error> {
         self.send(Method::POST, uri, headers, body).await
     }
 
     async fn send(
         &self,
-        mut method: Method,
+        method: Method,
         uri: &Uri,
         headers: &HeaderMap,
-        mut body: Bytes,
-    ) -> Result<Response<Incoming>, Error> {
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, Error> {
         let own = self.own_headers().await?;
         let asked = method.clone();
-        let mut at = uri.clone();
-        for _ in 0..=REDIRECTS_MAX {
-            let mut request = Request::builder().method(method.clone()).uri(at.clone());
-            let mut all = headers.clone();
-            if at.authority() == uri.authority() {
-                all.extend(own.clone());
-                if let Some(signer) = &self.signer {
-                    let signing = signer.sign(ToSign {
-                        method: &method,
-                        uri: &at,
-                        headers: &all,
-                        body: &body,
-                    });
-                    let signed = signing.await?;
-                    all.extend(signed);
-                }
-            }
-            if let Some(into) = request.headers_mut() {
-                *into = all;
-            }
-            let request = request
-                .body(Full::new(body.clone()))
-                .map_err(|e| failed(&asked, uri, &e.to_string()))?;
+        let mut hop = Hop::first(method, uri.clone(), headers.clone());
+        for _ in 0..REQUESTS_MAX {
+            let request = self.request(&hop, &own, &body).await?;
             let response = self
                 .transport
                 .send(request)
                 .await
-                .map_err(|message| failed(&asked, &at, &message))?;
-            match redirect(&response, &at) {
-                Some(next) if self.settings.follow_redirects => at = next,
-                _ => return Ok(response),
+                .map_err(|message| failed(&asked, &hop.uri, &message))?;
+            if !self.settings.follow_redirects {
+                return Ok(response);
             }
-            if !matches!(response.status().as_u16(), 307 | 308) {
-                (method, body) = (Method::GET, Bytes::new());
+            match hop.follow(response.status(), response.headers()) {
+                Ok(true) => read_rest(response).await,
+                Ok(false) => return Ok(response),
+                Err(message) => return Err(failed(&asked, &hop.uri, &message)),
             }
         }
-        let message = format!("stopped after {REDIRECTS_MAX} redirects");
-        Err(failed(&asked, &at, &message))
+        let message = format!("stopped after {REQUESTS_MAX} redirects");
+        Err(failed(&asked, &hop.uri, &message))
+    }
+
+    /// The request of one hop, with credentials and a signature if its host may see them.
+    async fn request(
+        &self,
+        hop: &Hop,
+        own: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Request<Bytes>, Error> {
+        let mut request = hop.request(body)?;
+        if !hop.is_trusted {
+            return Ok(request);
+        }
+        request.headers_mut().extend(own.clone());
+        if let Some(signer) = &self.signer {
+            let signing = signer.sign(ToSign {
+                method: request.method(),
+                uri: request.uri(),
+                headers: request.headers(),
+                body: request.body(),
+            });
+            let signed = signing.await?;
+            request.headers_mut().extend(signed);
+        }
+        Ok(request)
     }
 
     /// Headers that only the host that was asked for may see.
@@ -213,66 +233,10 @@ pub fn with_trace(headers: &HeaderMap, at: Option<TraceParent>) -> Cow<'_, Heade
     Cow::Owned(all)
 }
 
-/// Where `response` to `from` sends the client, if it does.
-fn redirect(response: &Response<Incoming>, from: &Uri) -> Option<Uri> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    resolve(from, location)
-}
-
-/// A reference that stands on the page `base`.
-fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
-    let reference = reference.split('#').next().unwrap_or_default();
-    let scheme = base.scheme_str()?;
-    if reference.starts_with("//") {
-        return format!("{scheme}:{reference}").parse().ok();
-    }
-    let is_absolute = reference
-        .split_once("://")
-        .is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
-    if is_absolute {
-        return reference.parse().ok();
-    }
-    let path = match reference {
-        rooted if rooted.starts_with('/') => rooted.to_owned(),
-        query if query.starts_with('?') => format!("{}{query}", base.path()),
-        "" => return Some(base.clone()),
-        relative => {
-            let folder = base.path().rfind('/').map_or("/", |at| &base.path()[..=at]);
-            without_dots(&format!("{folder}{relative}"))
-        }
-    };
-    let mut parts = Parts::default();
-    parts.scheme = base.scheme().cloned();
-    parts.authority = base.authority().cloned();
-    parts.path_and_query = Some(path.parse().ok()?);
-    Uri::from_parts(parts).ok()
-}
-
-/// A path without `.` and `..`.
-fn without_dots(path: &str) -> String {
-    let (path, query) = match path.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (path, None),
-    };
-    let mut kept: Vec<&str> = Vec::new();
-    let segments: Vec<&str> = path.split('/').skip(1).collect();
-    for (i, segment) in segments.iter().enumerate() {
-        match *segment {
-            ".." => {
-                kept.pop();
-            }
-            "." => {}
-            other => kept.push(other),
-        }
-        if i + 1 == segments.len() && matches!(*segment, "." | "..") {
-            kept.push("");
-        }
-    }
-    let path = format!("/{}", kept.join("/"));
-    query.map_or(path.clone(), |query| format!("{path}?{query}"))
+/// Reads the body of a redirect if it is small, so that its connection can be used again.
+async fn read_rest(response: Response<ResponseBody>) {
+    // Whatever becomes of it.
+    let _ = read_body(response, BodyLimit::bytes(REDIRECT_BYTES_MAX)).await;
 }
 
 /// What Go says of a request: the method as a word.

@@ -7,14 +7,16 @@
 //! ```
 
 use super::places::{Place, Places};
+use super::proxy::{Proxy, ProxyKind, ProxyRules};
 use super::settings::ProxySettings;
+use super::tls_records::TlsRecords;
+use super::tunnel::open_tunnel;
+use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper::{Uri, body::Bytes};
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
+use hyper_util::client::legacy::connect::proxy::SocksV5;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use std::io::{self, IoSlice};
@@ -24,17 +26,18 @@ use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Connecting = Pin<Box<dyn Future<Output = Result<Routed, BoxError>> + Send>>;
+/// Bytes of TLS records that are read at once.
+const RECORD_READ_BYTES: usize = 8 << 10;
 
-/// A stream, and whether it ends at a proxy that reads requests itself.
-type Streaming = Pin<Box<dyn Future<Output = Result<(Stream, bool), BoxError>> + Send>>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Routed, BoxError>> + Send>>;
 
 /// Makes connections, through proxies where the settings say so.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
-    matcher: Arc<Matcher>,
+    /// Or why there are none.
+    rules: Result<Arc<ProxyRules>, String>,
     connect_headers: HeaderMap,
     tcp: HttpConnector,
     places: Places,
@@ -44,20 +47,13 @@ pub(super) struct Route {
 
 impl Route {
     pub(super) fn new(settings: &ProxySettings, places: Places) -> Self {
-        let matcher = match (&settings.url, settings.is_from_environment) {
-            (_, true) => Matcher::from_env(),
-            (Some(url), false) => Matcher::builder()
-                .all(url.clone())
-                .no(settings.no_proxy.clone())
-                .build(),
-            (None, false) => Matcher::builder().build(),
-        };
+        let rules = ProxyRules::new(settings, |name| std::env::var(name).ok());
         let mut connect_headers = HeaderMap::new();
         for (name, values) in &settings.connect_headers {
             for value in values {
                 if let (Ok(name), Ok(value)) = (
                     HeaderName::from_bytes(name.as_bytes()),
-                    HeaderValue::from_maybe_shared(Bytes::from(value.clone())),
+                    HeaderValue::from_str(value),
                 ) {
                     connect_headers.append(name, value);
                 }
@@ -67,7 +63,7 @@ impl Route {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         Self {
-            matcher: Arc::new(matcher),
+            rules: rules.map(Arc::new),
             connect_headers,
             tcp,
             places,
@@ -75,53 +71,53 @@ impl Route {
         }
     }
 
-    /// The route, which reaches proxies by `config` if they speak TLS.
-    pub(super) fn with_tls(mut self, config: Arc<ClientConfig>) -> Self {
-        self.to_proxy = Some(HttpsConnector::from((self.tcp.clone(), config)));
+    /// The route, which reaches proxies by `config` if they speak TLS. They speak HTTP/1.
+    pub(super) fn with_tls(
+        mut self,
+        config: &ClientConfig,
+        names: Arc<dyn ResolveServerName + Send + Sync>,
+    ) -> Self {
+        let mut config = config.clone();
+        config.alpn_protocols.clear();
+        self.to_proxy = Some(HttpsConnector::new(self.tcp.clone(), config, false, names));
         self
     }
 
     /// The proxy through which `uri` is reached, if any.
-    pub(super) fn proxy_of(&self, uri: &Uri) -> Option<Intercept> {
-        self.matcher.intercept(uri)
-    }
-
-    fn stream_to(&mut self, uri: Uri) -> Streaming {
-        match self.proxy_of(&uri) {
-            Some(proxy) => self.through(&proxy, uri),
-            None => {
-                let connecting = self.tcp.call(uri);
-                Box::pin(async move { Ok((MaybeHttpsStream::Http(connecting.await?), false)) })
-            }
+    pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
+        match &self.rules {
+            Ok(rules) => rules.proxy_of(uri),
+            Err(message) => Err(message.clone()),
         }
     }
 
-    fn through(&self, proxy: &Intercept, uri: Uri) -> Streaming {
-        let Some(mut to_proxy) = self.to_proxy.clone() else {
-            return Box::pin(async { Err("no way to the proxy".into()) });
-        };
-        let address = proxy.uri().clone();
-        if address.scheme_str().is_some_and(|s| s.starts_with("socks")) {
-            let mut socks = SocksV5::new(address, self.tcp.clone());
-            if let Some((user, password)) = proxy.raw_auth() {
-                socks = socks.with_auth(user.to_owned(), password.to_owned());
-            }
-            let connecting = socks.call(uri);
-            return Box::pin(async move {
-                let stream = MaybeHttpsStream::Http(connecting.await?);
-                Ok((stream, false))
-            });
+    /// A stream to `uri`, and whether it ends at a proxy that reads requests itself.
+    async fn stream_to(mut self, uri: Uri) -> Result<(Stream, bool), BoxError> {
+        match self.proxy_of(&uri)?.cloned() {
+            Some(proxy) => self.through(proxy, uri).await,
+            None => Ok((MaybeHttpsStream::Http(self.tcp.call(uri).await?), false)),
         }
+    }
+
+    async fn through(self, proxy: Proxy, uri: Uri) -> Result<(Stream, bool), BoxError> {
+        if proxy.kind == ProxyKind::Socks {
+            let mut socks = SocksV5::new(proxy.uri, self.tcp);
+            if let Some((user, password)) = proxy.user {
+                socks = socks.with_auth(user, password);
+            }
+            let stream = socks.call(uri).await?;
+            return Ok((MaybeHttpsStream::Http(stream), false));
+        }
+        let mut to_proxy = self.to_proxy.clone().ok_or("no way to the proxy")?;
+        let mut stream = to_proxy.call(proxy.uri.clone()).await?;
         if uri.scheme_str() == Some("http") {
-            let connecting = to_proxy.call(address);
-            return Box::pin(async move { Ok((connecting.await?, true)) });
+            return Ok((stream, true));
         }
-        let mut tunnel = Tunnel::new(address, to_proxy).with_headers(self.connect_headers.clone());
-        if let Some(authorization) = proxy.basic_auth() {
-            tunnel = tunnel.with_auth(authorization.clone());
-        }
-        let connecting = tunnel.call(uri);
-        Box::pin(async move { Ok((connecting.await?, false)) })
+        let mut tokio_stream = TokioIo::new(stream);
+        let headers = self.connect_headers;
+        open_tunnel(&mut tokio_stream, headers, &proxy, &uri).await?;
+        stream = tokio_stream.into_inner();
+        Ok((stream, false))
     }
 }
 
@@ -136,16 +132,20 @@ impl Service<Uri> for Route {
     }
 
     fn call(&mut self, uri: Uri) -> Connecting {
-        let (mut route, places) = (self.clone(), self.places.clone());
+        let route = self.clone();
         Box::pin(async move {
-            let place = places.take().await;
+            let place = route.places.take().await;
+            let records = match uri.scheme_str() {
+                Some("https") => Some(TlsRecords::default()),
+                _ => None,
+            };
             let (stream, is_proxied) = route.stream_to(uri).await?;
-            // The request that wanted it may have got another connection meanwhile.
             place.has_read();
             Ok(Routed {
                 stream,
                 is_proxied,
                 place,
+                records,
             })
         })
     }
@@ -157,9 +157,16 @@ pub(super) struct Routed {
     stream: Stream,
     is_proxied: bool,
     place: Place,
+    /// The records that were read, if TLS is spoken over this stream.
+    records: Option<TlsRecords>,
 }
 
 impl Routed {
+    /// Whether a stream of TLS records would be complete if it ended here.
+    pub(super) fn is_between_records(&self) -> bool {
+        self.records.as_ref().is_some_and(TlsRecords::is_between)
+    }
+
     fn stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
         Pin::new(&mut self.get_mut().stream)
     }
@@ -175,14 +182,27 @@ impl Read for Routed {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if self.place.is_closing(cx.waker()) {
             // To the caller the other side has closed an idle connection.
             return Poll::Ready(Ok(()));
         }
         let this = self.get_mut();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        let stream = Pin::new(&mut this.stream);
+        let read = match &mut this.records {
+            None => stream.poll_read(cx, buf),
+            Some(records) => {
+                // Safe code reads bytes that were read only from a buffer of its own.
+                let mut bytes = [0; RECORD_READ_BYTES];
+                let room = bytes.len().min(buf.remaining());
+                let mut chunk = ReadBuf::new(&mut bytes[..room]);
+                let read = stream.poll_read(cx, chunk.unfilled());
+                records.pass(chunk.filled());
+                buf.put_slice(chunk.filled());
+                read
+            }
+        };
         if read.is_ready() {
             this.place.has_read();
         }

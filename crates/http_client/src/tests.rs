@@ -1,6 +1,7 @@
-//! References on pages, and requests to servers on the loopback.
+//! Requests to servers on the loopback.
 
 mod server;
+mod wire;
 
 use super::*;
 use base64::Engine;
@@ -30,26 +31,6 @@ fn with_tls(tls: TlsSettings) -> HttpClient {
         tls,
         ..HttpSettings::default()
     })
-}
-
-#[test]
-fn resolve_follows_references_of_every_form() {
-    let base: Uri = "http://host:1/a/b/c?q=1".parse().unwrap();
-    for (reference, want) in [
-        ("https://other/x", "https://other/x"),
-        ("//other:2/x?y=1", "http://other:2/x?y=1"),
-        ("/x", "http://host:1/x"),
-        ("x", "http://host:1/a/b/x"),
-        ("./x", "http://host:1/a/b/x"),
-        ("../x?to=http://y", "http://host:1/a/x?to=http://y"),
-        ("../../../x", "http://host:1/x"),
-        ("..", "http://host:1/a/"),
-        ("?q=2", "http://host:1/a/b/c?q=2"),
-        ("#part", "http://host:1/a/b/c?q=1"),
-    ] {
-        let got = resolve(&base, reference).map(|uri| uri.to_string());
-        assert_eq!(got.as_deref(), Some(want), "{reference}");
-    }
 }
 
 #[tokio::test]
@@ -473,32 +454,91 @@ async fn connection_that_is_idle_is_closed_for_one_that_waits() {
 #[tokio::test]
 async fn post_follows_redirects_as_go_does() {
     let server = Server::start(Tls::None, |request| {
-        let redirect = |status: &str| {
+        let redirect = |status: &str, to: &str| {
             let end = "Content-Length: 0\r\nConnection: close\r\n\r\n";
-            format!("HTTP/1.1 {status}\r\nLocation: /end\r\n{end}").into_bytes()
+            format!("HTTP/1.1 {status}\r\nLocation: {to}\r\n{end}").into_bytes()
         };
-        match request.split(' ').nth(1) {
-            Some("/again") => redirect("307 Temporary Redirect"),
-            Some("/see") => redirect("303 See Other"),
-            _ => ok(&format!("{} {}", &request[..4], request.contains("alerts"))),
+        let path = request.split(' ').nth(1).unwrap();
+        match path.rsplit_once('/').unwrap() {
+            (_, "end") => {
+                let has = |text| u8::from(request.contains(text));
+                let seen = ["alerts", "content-type", "secret", "signed"].map(has);
+                ok(&format!("{}{seen:?}", &request[..4]))
+            }
+            ("/hops", count) => match count.parse::<usize>().unwrap() {
+                0 => redirect("307 Temporary Redirect", "/end"),
+                count => redirect("307 Temporary Redirect", &format!("/hops/{}", count - 1)),
+            },
+            (_, "bare") => redirect("302 Found", ""),
+            (_, "bad") => redirect("302 Found", "%zz"),
+            (_, "ftp") => redirect("302 Found", "ftp://x/"),
+            (_, "away") => {
+                let port = request.split_once("host: 127.0.0.1:").unwrap().1;
+                let port = port.split_once("\r\n").unwrap().0;
+                redirect(
+                    "308 Permanent Redirect",
+                    &format!("http://localhost:{port}/end"),
+                )
+            }
+            (_, status) => redirect(status, "/end"),
         }
     })
     .await;
-    let client = HttpClient::new(HttpSettings::default());
-    for (path, want) in [
-        ("/end", "POST true"),
-        ("/again", "POST true"),
-        ("/see", "GET  false"),
+    let client = |follow_redirects| {
+        HttpClient::new(HttpSettings {
+            auth: Auth::Credentials {
+                scheme: "Bearer".into(),
+                credentials: inline("secret"),
+            },
+            follow_redirects,
+            ..HttpSettings::default()
+        })
+    };
+    let headers = HeaderMap::from_iter([(
+        hyper::header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain"),
+    )]);
+    for (path, follow_redirects, want) in [
+        ("/end", true, "POST[1, 1, 1, 0]"),
+        ("/301", true, "GET [0, 0, 1, 0]"),
+        ("/302", true, "GET [0, 0, 1, 0]"),
+        ("/303", true, "GET [0, 0, 1, 0]"),
+        ("/307", true, "POST[1, 1, 1, 0]"),
+        ("/308", true, "POST[1, 1, 1, 0]"),
+        ("/308", false, "308 "),
+        ("/away", true, "POST[1, 1, 0, 0]"),
+        ("/bare", true, "302 "),
+        ("/300", true, "300 "),
+        ("/hops/8", true, "POST[1, 1, 1, 0]"),
+        ("/hops/9", true, "stopped after 10 redirects"),
+        (
+            "/bad",
+            true,
+            "failed to parse Location header \"%zz\": invalid URL escape \"%zz\"",
+        ),
+        ("/ftp", true, "unsupported protocol scheme \"ftp\""),
     ] {
         let uri = format!("http://{}{path}", server.address).parse().unwrap();
-        let answer = client.post(&uri, &HeaderMap::new(), "alerts".into()).await;
-        let body = read_body(answer.unwrap(), BodyLimit::bytes(1000))
-            .await
-            .unwrap();
-        assert_eq!(String::from_utf8(body.bytes).unwrap(), want, "{path}");
+        let client = client(follow_redirects);
+        let got = match client.post(&uri, &headers, "alerts".into()).await {
+            Err(e) => e.message,
+            Ok(response) => {
+                let status = response.status().as_u16();
+                let body = read_body(response, BodyLimit::bytes(1000)).await.unwrap();
+                let text = String::from_utf8(body.bytes).unwrap();
+                if status == 200 {
+                    text
+                } else {
+                    format!("{status} {text}")
+                }
+            }
+        };
+        assert!(got.ends_with(want), "{path}: {got}");
     }
     let uri = "http://127.0.0.1:1/x".parse().unwrap();
-    let refused = client.post(&uri, &HeaderMap::new(), "alerts".into()).await;
+    let refused = client(true)
+        .post(&uri, &HeaderMap::new(), "alerts".into())
+        .await;
     let message = refused.unwrap_err().message;
     assert!(
         message.starts_with("Post \"http://127.0.0.1:1/x\": "),

@@ -1,27 +1,18 @@
 //! Sends requests over pooled connections; TLS files that changed make new connections.
 
 use super::places::Places;
+use super::pool::{Pool, ResponseBody};
+use super::proxy::Proxy;
 use super::route::Route;
 use super::settings::{ProxySettings, TlsSettings};
 use super::tls::{self, Material};
+use bytes::Bytes;
 use firn_model::sync::lock;
-use firn_x509::handshake::certificate_reason;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Request, Response};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use std::error::Error as _;
 use std::fmt;
-use std::sync::Mutex;
-use std::time::Duration;
-
-/// How long a connection waits for the next request: longer than nearly all scrape intervals.
-const IDLE: Duration = Duration::from_secs(5 * 60);
-
-type Pool = Client<HttpsConnector<Route>, Full<Bytes>>;
+use std::sync::{Arc, Mutex};
 
 /// Connections to any host, all made in the same way.
 pub(super) struct Transport {
@@ -32,7 +23,7 @@ pub(super) struct Transport {
     is_http2_alone: bool,
     places: Places,
     /// The pool, and the keys and certificates that it was made with.
-    pool: Mutex<Option<(Material, Pool)>>,
+    pool: Mutex<Option<(Material, Arc<Pool>)>>,
 }
 
 impl Transport {
@@ -57,45 +48,39 @@ impl Transport {
         self.is_http2_alone = true;
     }
 
-    /// Sends one request; returns when the head of the answer is there, or why it never will be.
+    /// Sends one request; returns when the head of the response is there, or why it never will be.
     pub(super) async fn send(
         &self,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, String> {
+        mut request: Request<Bytes>,
+    ) -> Result<Response<ResponseBody>, String> {
         let pool = self.pool().await?;
-        if request.uri().scheme_str() == Some("http")
-            && let Some(proxy) = self.route.proxy_of(request.uri())
-            && let Some(authorization) = proxy.basic_auth()
-        {
+        let is_plain = request.uri().scheme_str() == Some("http");
+        let proxy = self.route.proxy_of(request.uri())?;
+        if is_plain && let Some(authorization) = proxy.and_then(Proxy::authorization) {
             let headers = request.headers_mut();
-            headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+            headers.insert(PROXY_AUTHORIZATION, authorization);
         }
         // HTTP/2 has no such header.
-        let has_http1 = request.uri().scheme_str() == Some("http") && !self.is_http2_alone;
-        if has_http1 && self.places.are_scarce() {
+        if is_plain && !self.is_http2_alone && self.places.are_scarce() {
             let headers = request.headers_mut();
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        pool.request(request).await.map_err(|e| explain(&e))
+        pool.send(&request).await
     }
 
     /// The pool, made anew if a file changed. Old connections end when they are idle.
-    async fn pool(&self) -> Result<Pool, String> {
+    async fn pool(&self) -> Result<Arc<Pool>, String> {
         let material = Material::read(&self.tls).await?;
         let mut held = lock(&self.pool);
         match &*held {
             Some((old, pool)) if *old == material => Ok(pool.clone()),
             _ => {
                 let config = tls::config(&self.tls, &material, self.enable_http2)?;
-                let route = self.route.clone().with_tls(config.clone());
                 let names = tls::server_names(&self.tls)?;
+                let route = self.route.clone().with_tls(&config, names.clone());
                 let connector = HttpsConnector::new(route, config, false, names);
-                let pool = Client::builder(TokioExecutor::new())
-                    .pool_timer(TokioTimer::new())
-                    .pool_idle_timeout(IDLE)
-                    .http2_only(self.is_http2_alone)
-                    .build(connector);
-                *held = Some((material, Pool::clone(&pool)));
+                let pool = Arc::new(Pool::new(connector, self.is_http2_alone));
+                *held = Some((material, pool.clone()));
                 Ok(pool)
             }
         }
@@ -107,26 +92,5 @@ impl fmt::Debug for Transport {
         f.debug_struct("Transport")
             .field("tls", &self.tls)
             .finish_non_exhaustive()
-    }
-}
-
-/// The innermost reasons; what stands around them says only that sending failed.
-fn explain(error: &legacy::Error) -> String {
-    let mut reasons = Vec::new();
-    let mut source = error.source();
-    while let Some(reason) = source {
-        if let Some(text) = certificate_reason(reason) {
-            return text;
-        }
-        let text = reason.to_string();
-        // Many wrappers repeat what they wrap.
-        if !reasons.iter().any(|known: &String| known.contains(&text)) {
-            reasons.push(text);
-        }
-        source = reason.source();
-    }
-    match reasons.is_empty() {
-        true => error.to_string(),
-        false => reasons.join(": "),
     }
 }

@@ -1,4 +1,5 @@
-//! Bodies that are posted to one URL as they are: what `firn mirror` sends to its targets.
+//! Bodies that are posted to one URL as they are: requests of remote write, and those that
+//! `firn mirror` sends to its targets.
 
 use firn_http_client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
 use firn_model::error::Error;
@@ -85,14 +86,9 @@ pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
 }
 
 impl Forward {
-    /// What posts to `url` as `settings` say, but follows no redirect: most would make a GET of a
-    /// POST.
+    /// What posts to `url` as `settings` say.
     pub fn new(url: &str, settings: HttpSettings) -> Result<Self, String> {
         address(url)?;
-        let settings = HttpSettings {
-            follow_redirects: false,
-            ..settings
-        };
         Ok(Self {
             uri: url.parse().map_err(|e| format!("{url:?}: {e}"))?,
             client: HttpClient::new(settings),

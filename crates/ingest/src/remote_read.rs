@@ -4,7 +4,9 @@
 //! asks; an answer that is too large for it fails the query, whatever else is wrong with a server
 //! is said by the caller in a warning.
 
-use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body, with_trace};
+use firn_http_client::{
+    BodyLimit, HttpClient, HttpSettings, ResponseBody, USER_AGENT, read_body, with_trace,
+};
 use firn_model::budget::Reservation;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
@@ -13,7 +15,7 @@ use firn_model::sync::lock;
 use firn_model::trace::{Span, SpanContext};
 use firn_wire::remote_read::{FrameReader, Question, ReadSeries, decode_samples};
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
     USER_AGENT as AGENT,
@@ -135,7 +137,7 @@ impl Reader {
         question: Question<'_>,
         header: Option<(&'static str, &str)>,
         within: Option<&SpanContext>,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<ResponseBody>, Error> {
         let mut span = within.map_or(Span::default(), |whole| whole.begin_asking("Remote Read"));
         span.set("remote_name", || self.settings.name.as_str());
         span.set("url", || self.settings.url.as_str());
@@ -155,7 +157,7 @@ impl Reader {
 
     async fn frames(
         &self,
-        response: Response<Incoming>,
+        response: Response<ResponseBody>,
         question: Question<'_>,
         memory: &mut Reservation,
     ) -> Result<Vec<ReadSeries>, Error> {
@@ -171,7 +173,7 @@ impl Reader {
     }
 
     /// What is said of an answer that is none.
-    async fn refusal(&self, response: Response<Incoming>) -> Error {
+    async fn refusal(&self, response: Response<ResponseBody>) -> Error {
         let status = response.status();
         let read = read_body(response, BodyLimit::bytes(ERROR_BYTES_MAX)).await;
         let text = read.map(|body| body.bytes).unwrap_or_default();
@@ -227,7 +229,7 @@ fn headers(further: Option<(&'static str, &str)>) -> HeaderMap {
 }
 
 async fn whole_body(
-    response: Response<Incoming>,
+    response: Response<ResponseBody>,
     memory: &mut Reservation,
 ) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();

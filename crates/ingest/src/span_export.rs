@@ -3,13 +3,15 @@
 //! Invariant: an export is one request; the caller decides about spans that were not accepted. A
 //! gRPC call is a plain HTTP/2 request: one frame in each direction, and a status in the trailers.
 
-use firn_http_client::{BodyLimit, HttpClient, HttpSettings, TlsSettings, USER_AGENT, read_body};
+use firn_http_client::{
+    BodyLimit, HttpClient, HttpSettings, ResponseBody, TlsSettings, USER_AGENT, read_body,
+};
 use firn_model::trace::FinishedSpan;
 use firn_wire::traces;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::USER_AGENT as AGENT;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use hyper::{Response, Uri};
@@ -176,7 +178,7 @@ fn again(why: String) -> ExportError {
     ExportError { why, may_repeat }
 }
 
-async fn http_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
+async fn http_outcome(response: Response<ResponseBody>) -> Result<(), ExportError> {
     let status = response.status();
     let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
     if status.is_success() {
@@ -190,7 +192,7 @@ async fn http_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
     })
 }
 
-async fn grpc_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
+async fn grpc_outcome(response: Response<ResponseBody>) -> Result<(), ExportError> {
     let status = response.status();
     if !status.is_success() {
         let may_repeat = matches!(status.as_u16(), 429 | 502..=504);
@@ -234,7 +236,7 @@ mod tests {
     use firn_model::trace::SpanKind;
     use http_body_util::combinators::BoxBody;
     use http_body_util::{Full, StreamBody};
-    use hyper::body::Frame;
+    use hyper::body::{Frame, Incoming};
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
     use hyper_util::rt::{TokioExecutor, TokioIo};

@@ -19,6 +19,7 @@ use crate::settings::LogFormat;
 use crate::settings::config::mirror::{MirrorTarget, load, of_urls};
 use crate::settings::config::{Config, ConfigError};
 use crate::settings::web_config::WebConfigError;
+use firn_http_client::HttpSettings;
 use firn_ingest::IngestLimits;
 use firn_ingest::forward::Forward;
 use firn_mirror::tee::{
@@ -114,7 +115,12 @@ fn read(source: &Source) -> Result<Vec<TargetSettings>, MirrorError> {
 
 /// What the mirror is told of a target.
 fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
-    let forward = Forward::new(&target.url, target.http).map_err(MirrorError::Target)?;
+    // A 200 to the GET that most redirects make of a POST would confirm a body that nobody got.
+    let http = HttpSettings {
+        follow_redirects: false,
+        ..target.http
+    };
+    let forward = Forward::new(&target.url, http).map_err(MirrorError::Target)?;
     Ok(TargetSettings {
         key: target.key,
         label: target.label,

@@ -283,3 +283,97 @@ fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
         .collect::<Result<_, _>>()
         .unwrap()
 }
+
+/// A server that sends bytes for each connection, counted from zero, once a request has come, and
+/// then closes the connection or holds it; its address.
+pub async fn raw(answer: impl Fn(usize) -> (Vec<u8>, bool) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        for number in 0.. {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                return;
+            };
+            if read_head(&mut stream).await.is_none() {
+                continue;
+            }
+            let (bytes, closes) = answer(number);
+            // A client that has seen enough closes the connection.
+            let _ = stream.write_all(&bytes).await;
+            match closes {
+                true => drop(stream.shutdown().await),
+                false => {}
+            }
+            held.push(stream);
+        }
+    });
+    address
+}
+
+/// A server whose connections answer as many requests as their scripts have entries, and end then.
+pub async fn scripted(scripts: Vec<Vec<&'static [u8]>>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server {
+        address: listener.local_addr().unwrap().to_string(),
+        heads: Arc::default(),
+    };
+    let heads = server.heads.clone();
+    tokio::spawn(async move {
+        for script in scripts {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let heads = heads.clone();
+            tokio::spawn(async move {
+                for answer in script {
+                    let Some(head) = read_head(&mut stream).await else {
+                        return;
+                    };
+                    heads.lock().unwrap().push(head);
+                    stream.write_all(answer).await.unwrap();
+                }
+            });
+        }
+    });
+    server
+}
+
+/// A server that ends TLS without `close_notify` after these bytes, and leaves out the last bytes
+/// of its last record; its address.
+pub async fn unclosed(answer: &'static [u8], cut_bytes: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config(Tls::Server)));
+        let mut stream = acceptor.accept(socket).await.unwrap();
+        read_head(&mut stream).await.unwrap();
+        let (socket, tls) = stream.get_mut();
+        std::io::Write::write_all(&mut tls.writer(), answer).unwrap();
+        let mut records = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut records).unwrap();
+        }
+        records.truncate(records.len() - cut_bytes);
+        socket.write_all(&records).await.unwrap();
+        // Dropped without a word of TLS.
+    });
+    address
+}
+
+/// A proxy that answers a request for a tunnel with `answer`; whether TLS begins then.
+pub async fn tunnel(answer: Vec<u8>) -> (String, tokio::sync::oneshot::Receiver<bool>) {
+    const HANDSHAKE: u8 = 22;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (begins, has_begun) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_head(&mut stream).await.unwrap();
+        stream.write_all(&answer).await.unwrap();
+        if !answer.ends_with(b"\n\r\n") && !answer.ends_with(b"\n\n") {
+            stream.shutdown().await.unwrap();
+        }
+        let _ = begins.send(stream.read_u8().await.ok() == Some(HANDSHAKE));
+    });
+    (address, has_begun)
+}

@@ -4,14 +4,13 @@ use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
 use firn_http_client::{
-    BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body, with_trace,
+    BodyLimit, HttpClient, HttpSettings, Places, ResponseBody, USER_AGENT, read_body, with_trace,
 };
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
 use firn_model::trace::Span;
 use firn_wire::exposition::{Format, ScrapeProtocol, accept_header};
-use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AGENT,
 };
@@ -98,7 +97,7 @@ struct HttpTarget {
 impl HttpTarget {
     /// Sends the request, with the trace context of its span in the headers; returns when the
     /// response headers have arrived.
-    async fn ask(&self, uri: &Uri, mut span: Span) -> Result<Response<Incoming>, Error> {
+    async fn ask(&self, uri: &Uri, mut span: Span) -> Result<Response<ResponseBody>, Error> {
         span.set("url", || self.url.as_str());
         let headers = with_trace(&self.headers, span.parent());
         let answer = self.client.get(uri, &headers).await;

@@ -1,13 +1,12 @@
 //! What the answer of a target means for the body that it was sent.
 //!
-//! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, other
-//! 4xx never helps. 429 is tried again whatever the configuration says, since Prometheus's default
+//! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, all
+//! others never help. 429 is tried again whatever the configuration says, since Prometheus's default
 //! loses what it was told to send later. A target to which bodies only pass
 //! ([`Manner::Patient`]) gets again what it refused for its access or its URL: nothing is wrong
-//! with the body, and a token that has expired would cost all that waits. A redirect is not
-//! followed: most turn a POST into a GET, whose 200 would say that a body was taken which no
-//! receiver saw. It is tried again, since the configuration is wrong then, and nothing is lost
-//! before the queue is full.
+//! with the body, and a token that has expired would cost all that waits. The same holds for a
+//! redirect, which the client of such a target does not follow: most turn a POST into a GET, whose
+//! 200 would confirm a body that no receiver saw.
 
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::Contents;
@@ -19,8 +18,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// How the answers of a target are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As Prometheus's sender reads them: each 4xx but 429 is final, and a receiver of 2.0 says
-    /// what it wrote.
+    /// As Prometheus's sender reads them: each status except 2xx, 429 and 5xx is final, and a
+    /// receiver of 2.0 says what it wrote.
     Sender,
     /// Statuses that say nothing of the body are not final.
     Patient,
@@ -136,15 +135,17 @@ impl Verdict {
                     is_of_all: matches!(status, 401 | 403 | 404 | 405 | 407 | 415),
                 };
             }
-            300..=399 => Trouble::Redirect,
-            _ => Trouble::Server,
-        };
-        let why = match (trouble, &answer.location) {
-            (Trouble::Redirect, Some(to)) => {
-                format!("{said}: redirects to {to:?} are not followed: set the receiver's own URL")
+            300..=399 if manner == Manner::Patient => Trouble::Redirect,
+            500..=599 => Trouble::Server,
+            _ if manner == Manner::Patient => Trouble::Server,
+            _ => {
+                return Self::Refused {
+                    why: with_location(said, answer),
+                    is_of_all: true,
+                };
             }
-            _ => said,
         };
+        let why = with_location(said, answer);
         let after = answer.retry_after.as_deref();
         Self::Again {
             trouble,
@@ -174,6 +175,17 @@ impl Verdict {
             };
         }
         Self::Taken(missing)
+    }
+}
+
+/// Adds where a redirect leads that was not followed.
+fn with_location(said: String, answer: &Answer) -> String {
+    match (answer.status, &answer.location) {
+        (300..=399, Some(to)) => format!(
+            "{said}: the redirect to {to:?} was not followed: set the receiver's own URL, or \
+             follow_redirects where there is such a setting"
+        ),
+        _ => said,
     }
 }
 
@@ -238,10 +250,16 @@ mod tests {
         }
         check_as(Manner::Sender, 408, None, "refused: status 408: why");
         check_as(Manner::Patient, 408, None, "timeout None");
-        check(307, None, "redirect None");
+        let redirect = "refused whatever it is: status 307: why: the redirect to \"/x\" was not \
+                        followed: set the receiver's own URL, or follow_redirects where there is \
+                        such a setting";
+        check_as(Manner::Sender, 307, None, redirect);
+        check_as(Manner::Patient, 307, None, "redirect None");
         check(500, None, "server None");
         check(503, Some("7"), "server Some(7s)");
-        check(600, None, "server None");
+        let unknown = "refused whatever it is: status 600: why";
+        check_as(Manner::Sender, 600, None, unknown);
+        check_as(Manner::Patient, 600, None, "server None");
         check(429, Some(" 2 "), "throttled Some(2s)");
         check(429, Some("100000"), "throttled Some(300s)");
         check(429, Some("soon"), "throttled None");

@@ -1,0 +1,329 @@
+//! One HTTP/1 connection: a request is sent while its response is read.
+//!
+//! ```text
+//! idle -> send -> head of the response -> body, piece by piece -> idle again
+//!                   |                        '-- dropped, cut off or final: closed
+//!                   '-- none: a failure, which says whether the request may be sent again
+//! ```
+//!
+//! Invariant: a connection becomes idle only if the request was sent, the body was read to its end
+//! and no byte is left. Which connection serves which request is left to the pool.
+
+use super::framing::{BodyReader, Piece};
+use super::pool::{HttpsStream, Origin, WeakPool};
+use super::response_head::{HEAD_BYTES_MAX, ResponseHead, length_of};
+use bytes::{Buf, Bytes, BytesMut, buf::Chain};
+use hyper::Method;
+use hyper::Request;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::client::legacy::connect::Connection;
+use hyper_util::rt::TokioIo;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, Write};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+/// Bytes of the first read of a response; reads that come back full double it, up to a limit.
+const READ_BYTES_MIN: usize = 8 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// A connection that speaks HTTP/1.
+pub(super) struct Http1 {
+    stream: TokioIo<HttpsStream>,
+    received: BytesMut,
+    read_bytes: usize,
+    unsent: Chain<Bytes, Bytes>,
+    sent_bytes: usize,
+    send_error: Option<String>,
+    /// Whether it served an earlier request.
+    is_reused: bool,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) message: String,
+    /// Whether the server may have closed the connection before it got the request: nothing was
+    /// sent, or nothing was received and the request is safe to send twice.
+    pub(super) may_repeat: bool,
+}
+
+impl Http1 {
+    pub(super) fn new(stream: HttpsStream) -> Self {
+        Self {
+            stream: TokioIo::new(stream),
+            received: BytesMut::new(),
+            read_bytes: READ_BYTES_MIN,
+            unsent: Bytes::new().chain(Bytes::new()),
+            sent_bytes: 0,
+            send_error: None,
+            is_reused: false,
+        }
+    }
+
+    /// Sends `request`; returns when the head of its response is complete.
+    pub(super) async fn send(
+        mut self,
+        request: &Request<Bytes>,
+    ) -> Result<(ResponseHead, Self), Failure> {
+        let head = encode(request, self.stream.inner().connected().is_proxied());
+        self.unsent = head.chain(request.body().clone());
+        self.sent_bytes = 0;
+        let mut heads = Heads::default();
+        match poll_fn(|cx| self.poll_exchange(cx, &mut heads)).await {
+            Ok(head) => Ok((head, self)),
+            Err(message) => {
+                let has_no_answer = heads.bytes == 0 && self.received.is_empty();
+                let may_repeat = self.sent_bytes == 0 || has_no_answer && is_replayable(request);
+                Err(Failure {
+                    may_repeat: may_repeat && self.is_reused,
+                    message,
+                })
+            }
+        }
+    }
+
+    fn poll_exchange(
+        &mut self,
+        cx: &mut Context<'_>,
+        heads: &mut Heads,
+    ) -> Poll<Result<ResponseHead, String>> {
+        self.poll_send(cx);
+        let head = self.poll_head(cx, heads);
+        // A server that refuses a request before it read all of it may have sent why.
+        match (head, &self.send_error) {
+            (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+            (_, Some(error)) => Poll::Ready(Err(error.clone())),
+            (head, None) => head,
+        }
+    }
+
+    /// Sends what is left of the request, as far as the connection takes it.
+    fn poll_send(&mut self, cx: &mut Context<'_>) {
+        while self.unsent.has_remaining() && self.send_error.is_none() {
+            match pin!(self.stream.write_buf(&mut self.unsent)).poll(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(0)) => self.send_error = Some("connection closed".into()),
+                Poll::Ready(Ok(count)) => self.sent_bytes += count,
+                Poll::Ready(Err(e)) => self.send_error = Some(e.to_string()),
+            }
+        }
+        // Even an empty rest would hold the memory of the whole body.
+        self.unsent = Bytes::new().chain(Bytes::new());
+        if let Poll::Ready(Err(e)) = Pin::new(&mut self.stream).poll_flush(cx) {
+            self.send_error = Some(e.to_string());
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        heads: &mut Heads,
+    ) -> Poll<Result<ResponseHead, String>> {
+        loop {
+            if let Some(head) = heads.take(&mut self.received)? {
+                return Poll::Ready(Ok(head));
+            }
+            if ready!(self.poll_fill(cx)).map_err(|e| e.to_string())? == 0 {
+                let end = match self.received.is_empty() && heads.bytes == 0 {
+                    true => "EOF",
+                    false => "unexpected EOF",
+                };
+                return Poll::Ready(Err(end.to_owned()));
+            }
+        }
+    }
+
+    /// Reads more bytes; none are the end of the connection.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.received.reserve(self.read_bytes);
+        let read = ready!(pin!(self.stream.read_buf(&mut self.received)).poll(cx));
+        if self.received.len() == self.received.capacity() {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        }
+        Poll::Ready(match read {
+            // TLS that ends without `close_notify`: an end, as in Go, unless it is inside a record.
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof && self.is_between_records() => Ok(0),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "unexpected EOF inside a TLS record",
+            )),
+            read => read,
+        })
+    }
+
+    fn is_between_records(&self) -> bool {
+        match self.stream.inner() {
+            MaybeHttpsStream::Http(_) => false,
+            MaybeHttpsStream::Https(tls) => {
+                let (routed, _) = tls.inner().get_ref();
+                routed.inner().is_between_records()
+            }
+        }
+    }
+
+    /// Whether an idle connection has ended: a byte that nobody asked for ends it too.
+    pub(super) fn poll_idle_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Idle connections are many: they have no buffer.
+        let mut byte = [0];
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte));
+        read.map(drop)
+    }
+
+    /// Whether the request is sent and nothing else was received.
+    fn is_clean(&self) -> bool {
+        !self.unsent.has_remaining() && self.send_error.is_none() && self.received.is_empty()
+    }
+}
+
+/// Whether `request` may reach the server twice; Go's rule.
+fn is_replayable(request: &Request<Bytes>) -> bool {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD);
+    let headers = request.headers();
+    is_safe || headers.contains_key("idempotency-key") || headers.contains_key("x-idempotency-key")
+}
+
+/// The heads of the responses to one request, which together are bounded.
+#[derive(Default)]
+struct Heads {
+    bytes: usize,
+    scanned: usize,
+}
+
+impl Heads {
+    /// The head of the final response, if it is complete.
+    fn take(&mut self, received: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
+        loop {
+            let length = length_of(received, &mut self.scanned);
+            if self.bytes + length.unwrap_or(received.len()) > HEAD_BYTES_MAX {
+                return Err(format!(
+                    "net/http: server response headers exceeded {HEAD_BYTES_MAX} bytes; aborted"
+                ));
+            }
+            let Some(length) = length else {
+                return Ok(None);
+            };
+            let head = ResponseHead::parse(&received.split_to(length))?;
+            (self.bytes, self.scanned) = (self.bytes + length, 0);
+            if !head.is_interim() {
+                return Ok(Some(head));
+            }
+        }
+    }
+}
+
+/// The head of `request` on the wire; a proxy gets the whole URL.
+fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
+    let uri = request.uri();
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let host = host.strip_suffix(':').unwrap_or(host);
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let origin = match is_proxied {
+        true => format!("{}://{host}", uri.scheme_str().unwrap_or("http")),
+        false => String::new(),
+    };
+    let method = request.method();
+    let mut head = format!("{method} {origin}{slash}{path} HTTP/1.1\r\n").into_bytes();
+    let headers = request.headers();
+    if !headers.contains_key(HOST) {
+        head.extend_from_slice(format!("host: {host}\r\n").as_bytes());
+    }
+    for (name, value) in headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    let length = request.body().len();
+    if (length > 0 || method != Method::GET) && !headers.contains_key(CONTENT_LENGTH) {
+        // Writing to memory does not fail.
+        let _ = write!(head, "content-length: {length}\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head.into()
+}
+
+/// The body of a response of HTTP/1, and the connection until it is idle.
+pub(super) struct Http1Body {
+    connection: Option<Http1>,
+    reader: BodyReader,
+    may_be_kept: bool,
+    pool: WeakPool,
+    origin: Origin,
+}
+
+impl Http1Body {
+    pub(super) fn new(
+        head: &ResponseHead,
+        request: &Request<Bytes>,
+        connection: Http1,
+        (pool, origin): (WeakPool, Origin),
+    ) -> Self {
+        let asked_to_close = request.headers().contains_key(CONNECTION);
+        let mut body = Self {
+            connection: Some(connection),
+            reader: BodyReader::new(head.framing),
+            may_be_kept: !head.is_last && !asked_to_close,
+            pool,
+            origin,
+        };
+        body.release();
+        body
+    }
+
+    pub(super) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, String>>> {
+        let data = ready!(self.poll_cut(cx));
+        if matches!(data, Some(Err(_))) {
+            self.connection = None;
+        }
+        self.release();
+        Poll::Ready(data)
+    }
+
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(None);
+        };
+        connection.poll_send(cx);
+        loop {
+            match self.reader.cut(&mut connection.received) {
+                Ok(Piece::Data(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(Piece::End) => return Poll::Ready(None),
+                Ok(Piece::Missing) => {}
+                Err(message) => return Poll::Ready(Some(Err(message))),
+            }
+            match ready!(connection.poll_fill(cx)) {
+                Ok(0) => {
+                    if let Err(message) = self.reader.end() {
+                        return Poll::Ready(Some(Err(message)));
+                    }
+                    self.may_be_kept = false;
+                }
+                Ok(_) => {}
+                Err(e) => return Poll::Ready(Some(Err(e.to_string()))),
+            }
+        }
+    }
+
+    /// Gives the connection back when the body is at its end.
+    fn release(&mut self) {
+        if !self.reader.is_at_end() {
+            return;
+        }
+        if let Some(mut connection) = self.connection.take()
+            && self.may_be_kept
+            && connection.is_clean()
+        {
+            connection.is_reused = true;
+            connection.received = BytesMut::new();
+            connection.read_bytes = READ_BYTES_MIN;
+            self.pool.put(&self.origin, connection);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Bodies of HTTP/1 responses, cut out of the bytes of a connection as Go does it:
+//! `net/http/transfer.go` and `net/http/internal/chunked.go`.
+//!
+//! Invariant: bytes behind the body stay in the buffer, and a body that ends early is an error. No
+//! more than a line of 4096 bytes is held back: data is passed on as it comes.
+
+use super::response_head::{Framing, headers, without_line_end};
+use bytes::{Bytes, BytesMut};
+
+/// Bytes of a line between chunks, and of a trailer; the size of Go's buffer.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// Bytes between chunks beyond what small chunks need; Go's limit.
+const EXCESS_BYTES_MAX: u64 = 16 << 10;
+
+const UNEXPECTED_END: &str = "unexpected EOF";
+
+/// Cuts one body.
+#[derive(Debug)]
+pub(super) struct BodyReader {
+    state: State,
+    /// Bytes that were no data, less those that each chunk is granted.
+    excess_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Rest(u64),
+    UntilEnd,
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailer,
+    End,
+}
+
+/// The next part of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Data(Bytes),
+    /// More bytes are needed.
+    Missing,
+    End,
+}
+
+impl BodyReader {
+    pub(super) fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Length(0) => State::End,
+            Framing::Length(length) => State::Rest(length),
+            Framing::Chunked => State::ChunkSize,
+            Framing::UntilEnd => State::UntilEnd,
+        };
+        Self {
+            state,
+            excess_bytes: 0,
+        }
+    }
+
+    /// Whether the whole body was cut.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Takes the next part from the beginning of `received`.
+    pub(super) fn cut(&mut self, received: &mut BytesMut) -> Result<Piece, String> {
+        loop {
+            let next = match self.state {
+                State::End => return Ok(Piece::End),
+                _ if received.is_empty() => return Ok(Piece::Missing),
+                State::UntilEnd => return Ok(Piece::Data(received.split().freeze())),
+                State::Rest(left) | State::Chunk(left) => {
+                    return Ok(Piece::Data(self.data(left, received)));
+                }
+                State::ChunkSize => self.chunk_size(received)?,
+                State::ChunkEnd => chunk_end(received)?,
+                State::Trailer => trailer(received)?,
+            };
+            match next {
+                Some(state) => self.state = state,
+                None => return Ok(Piece::Missing),
+            }
+        }
+    }
+
+    /// The connection has ended; an error unless the body ends with it.
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        match self.state {
+            State::UntilEnd | State::End => {
+                self.state = State::End;
+                Ok(())
+            }
+            State::Trailer => Err("http: unexpected EOF reading trailer".into()),
+            _ => Err(UNEXPECTED_END.into()),
+        }
+    }
+
+    fn data(&mut self, left: u64, received: &mut BytesMut) -> Bytes {
+        let taken = usize::try_from(left).unwrap_or(usize::MAX);
+        let data = received.split_to(taken.min(received.len())).freeze();
+        let left = left - data.len() as u64;
+        self.state = match (self.state, left) {
+            (State::Chunk(_), 0) => State::ChunkEnd,
+            (State::Chunk(_), left) => State::Chunk(left),
+            (_, 0) => State::End,
+            (_, left) => State::Rest(left),
+        };
+        data
+    }
+
+    fn chunk_size(&mut self, received: &mut BytesMut) -> Result<Option<State>, String> {
+        let searched = received.get(..LINE_BYTES_MAX).unwrap_or(received);
+        let Some(end) = searched.iter().position(|b| *b == b'\n') else {
+            return match received.len() < LINE_BYTES_MAX {
+                true => Ok(None),
+                false => Err("header line too long".into()),
+            };
+        };
+        let line = received.split_to(end + 1);
+        let line = match line.iter().position(|b| *b == b'\r') {
+            None => return Err("chunked line ends with bare LF".into()),
+            Some(at) if at + 1 != end => return Err("invalid CR in chunked line".into()),
+            Some(at) => &line[..at],
+        };
+        let size = parse_size(line)?;
+        let granted = size.saturating_mul(2).saturating_add(16);
+        let overhead = self.excess_bytes + line.len() as u64 + 2;
+        self.excess_bytes = overhead.saturating_sub(granted);
+        if self.excess_bytes > EXCESS_BYTES_MAX {
+            return Err("chunked encoding contains too much non-data".into());
+        }
+        Ok(Some(match size {
+            0 => State::Trailer,
+            size => State::Chunk(size),
+        }))
+    }
+}
+
+/// The size in a line that may have an extension.
+fn parse_size(line: &[u8]) -> Result<u64, String> {
+    let end = line.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
+    let line = end.map_or(&[][..], |end| &line[..=end]);
+    let digits = line.split(|b| *b == b';').next().unwrap_or_default();
+    if digits.is_empty() {
+        return Err("empty hex number for chunk length".into());
+    }
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err("invalid byte in chunk length".into());
+    }
+    let text = String::from_utf8_lossy(digits);
+    match digits.len() {
+        0..=16 => u64::from_str_radix(&text, 16).map_err(|e| e.to_string()),
+        _ => Err("http chunk length too large".into()),
+    }
+}
+
+fn chunk_end(received: &mut BytesMut) -> Result<Option<State>, String> {
+    match received.get(..2) {
+        None => Ok(None),
+        Some(b"\r\n") => {
+            let _ = received.split_to(2);
+            Ok(Some(State::ChunkSize))
+        }
+        Some(_) => Err("malformed chunked encoding".into()),
+    }
+}
+
+/// Skips the trailer, which nobody reads but which must be well-formed.
+fn trailer(received: &mut BytesMut) -> Result<Option<State>, String> {
+    const BLANK_LINE: &[u8] = b"\r\n\r\n";
+    match received.get(..2) {
+        None => return Ok(None),
+        Some(b"\r\n") => {
+            let _ = received.split_to(2);
+            return Ok(Some(State::End));
+        }
+        Some(_) => {}
+    }
+    let searched = received.get(..LINE_BYTES_MAX).unwrap_or(received);
+    if !searched.windows(4).any(|bytes| bytes == BLANK_LINE) {
+        return match received.len() < LINE_BYTES_MAX {
+            true => Ok(None),
+            false => Err("http: suspiciously long trailer after chunked body".into()),
+        };
+    }
+    let mut length = 0;
+    let lines = searched.split_inclusive(|b| *b == b'\n').map(|line| {
+        length += line.len();
+        without_line_end(line)
+    });
+    headers(lines)?;
+    let _ = received.split_to(length);
+    Ok(Some(State::End))
+}

@@ -1,0 +1,363 @@
+//! Connections by origin: idle ones of HTTP/1, and those of HTTP/2, which many requests share.
+//!
+//! ```text
+//! request -> HTTP/2 of the origin | newest idle HTTP/1 | new connection -> response
+//!               ^-- again, if a used connection turns out to have been closed by the server
+//! ```
+//!
+//! Invariant: an idle connection is watched: it leaves the pool when its server ends it, sends
+//! anything, or [`IDLE`] has passed, and when its place is needed.
+
+use super::exchange::{Failure, Http1, Http1Body};
+use super::response_head::{HEAD_BYTES_MAX, ResponseHead};
+use super::route::{BoxError, Route, Routed};
+use bytes::Bytes;
+use firn_model::sync::lock;
+use firn_x509::handshake::certificate_reason;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Request, Response, Uri};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::Connection;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::collections::HashMap;
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+use tower_service::Service;
+
+/// How long a connection waits for the next request: longer than nearly all scrape intervals.
+const IDLE: Duration = Duration::from_secs(5 * 60);
+
+/// Silence of an HTTP/2 connection after which its server must answer a ping; Prometheus's choice.
+const PING_AFTER: Duration = Duration::from_secs(60);
+
+pub(super) type HttpsStream = MaybeHttpsStream<Routed>;
+
+/// Whom a connection reaches.
+pub(super) type Origin = (Scheme, Authority);
+
+type Http2 = SendRequest<Full<Bytes>>;
+
+/// See the module.
+pub(super) struct Pool {
+    connector: HttpsConnector<Route>,
+    /// Whether HTTP/2 is spoken and nothing else, without TLS too.
+    is_http2_alone: bool,
+    open: Arc<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    http1: Mutex<HashMap<Origin, Vec<IdleConnection>>>,
+    http2: Mutex<HashMap<Origin, SharedConnection>>,
+}
+
+/// A connection without a request; the task that watches it ends with it.
+struct IdleConnection {
+    connection: Arc<Mutex<Option<Http1>>>,
+    watcher: AbortHandle,
+}
+
+/// A connection of HTTP/2.
+#[derive(Clone)]
+struct SharedConnection {
+    sender: Http2,
+    used: Arc<Mutex<Instant>>,
+}
+
+enum Connected {
+    Http1(Box<Http1>),
+    Http2(Http2),
+}
+
+impl Pool {
+    pub(super) fn new(connector: HttpsConnector<Route>, is_http2_alone: bool) -> Self {
+        Self {
+            connector,
+            is_http2_alone,
+            open: Arc::default(),
+        }
+    }
+
+    /// Sends `request`; returns when the head of its response is complete. A request that found a
+    /// connection closed by the server is sent again, if Go would do so.
+    pub(super) async fn send(
+        &self,
+        request: &Request<Bytes>,
+    ) -> Result<Response<ResponseBody>, String> {
+        let uri = request.uri();
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err("no Host in request URL".into());
+        };
+        let origin = (scheme.clone(), authority.clone());
+        loop {
+            let (connected, is_reused) = match self.open.take(&origin) {
+                Some(connected) => (connected, true),
+                None => (self.connect(&origin, uri).await?, false),
+            };
+            let failure = match connected {
+                Connected::Http1(connection) => match connection.send(request).await {
+                    Ok((head, connection)) => {
+                        return Ok(self.response(head, request, connection, origin));
+                    }
+                    Err(failure) => failure,
+                },
+                Connected::Http2(sender) => match send_http2(sender, request).await {
+                    Ok(response) => return Ok(response.map(ResponseBody::from)),
+                    Err(failure) => {
+                        self.open.forget_closed(&origin);
+                        failure
+                    }
+                },
+            };
+            if !(is_reused && failure.may_repeat) {
+                return Err(failure.message);
+            }
+        }
+    }
+
+    fn response(
+        &self,
+        mut head: ResponseHead,
+        request: &Request<Bytes>,
+        connection: Http1,
+        origin: Origin,
+    ) -> Response<ResponseBody> {
+        let headers = std::mem::take(&mut head.headers);
+        let pool = WeakPool(Arc::downgrade(&self.open));
+        let body = Http1Body::new(&head, request, connection, (pool, origin));
+        let mut response = Response::new(ResponseBody(Kind::Http1(body)));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = headers;
+        response
+    }
+
+    async fn connect(&self, origin: &Origin, uri: &Uri) -> Result<Connected, String> {
+        let connecting = self.connector.clone().call(uri.clone());
+        let stream = connecting.await.map_err(|e| reasons(&*e))?;
+        if !self.is_http2_alone && !stream.connected().is_negotiated_h2() {
+            return Ok(Connected::Http1(Box::new(Http1::new(stream))));
+        }
+        let handshake = Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_AFTER)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .handshake(stream);
+        let (sender, connection) = handshake.await.map_err(|e| reasons(&e))?;
+        let shared = SharedConnection {
+            sender: sender.clone(),
+            used: Arc::new(Mutex::new(Instant::now())),
+        };
+        lock(&self.open.http2).insert(origin.clone(), shared.clone());
+        let (open, origin) = (Arc::downgrade(&self.open), origin.clone());
+        let used = shared.used;
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            while timeout(IDLE, &mut connection).await.is_err() {
+                if let Some(open) = open.upgrade() {
+                    open.forget_unused(&origin, &used);
+                }
+            }
+        });
+        Ok(Connected::Http2(sender))
+    }
+}
+
+impl Open {
+    /// A connection that serves `origin`.
+    fn take(&self, origin: &Origin) -> Option<Connected> {
+        if let Some(shared) = lock(&self.http2).get(origin)
+            && !shared.sender.is_closed()
+        {
+            *lock(&shared.used) = Instant::now();
+            return Some(Connected::Http2(shared.sender.clone()));
+        }
+        loop {
+            let idle = lock(&self.http1).get_mut(origin)?.pop()?;
+            if let Some(connection) = idle.take() {
+                return Some(Connected::Http1(Box::new(connection)));
+            }
+        }
+    }
+
+    fn forget_closed(&self, origin: &Origin) {
+        let mut all = lock(&self.http2);
+        if all.get(origin).is_some_and(|it| it.sender.is_closed()) {
+            all.remove(origin);
+        }
+    }
+
+    /// Forgets the connection of `origin` that `used` belongs to, if it was not used for long: it
+    /// closes after its last response.
+    fn forget_unused(&self, origin: &Origin, used: &Arc<Mutex<Instant>>) {
+        let mut all = lock(&self.http2);
+        if let Some(shared) = all.get(origin)
+            && Arc::ptr_eq(&shared.used, used)
+            && lock(used).elapsed() >= IDLE
+        {
+            all.remove(origin);
+        }
+    }
+
+    fn put(self: &Arc<Self>, origin: &Origin, connection: Http1) {
+        let connection = Arc::new(Mutex::new(Some(connection)));
+        let mut all = lock(&self.http1);
+        let watcher = tokio::spawn(watch(
+            connection.clone(),
+            Arc::downgrade(self),
+            origin.clone(),
+        ));
+        let idle = IdleConnection {
+            connection,
+            watcher: watcher.abort_handle(),
+        };
+        all.entry(origin.clone()).or_default().push(idle);
+    }
+
+    /// Drops the connections of `origin` that have ended.
+    fn drop_ended(&self, origin: &Origin) {
+        let mut all = lock(&self.http1);
+        if let Some(idle) = all.get_mut(origin) {
+            idle.retain(|idle| lock(&idle.connection).is_some());
+            if idle.is_empty() {
+                all.remove(origin);
+            }
+        }
+    }
+}
+
+/// Waits until an idle connection ends, or has been idle for too long, and closes it.
+async fn watch(connection: Arc<Mutex<Option<Http1>>>, open: Weak<Open>, origin: Origin) {
+    let ended = poll_fn(|cx| match &mut *lock(&connection) {
+        Some(connection) => connection.poll_idle_end(cx),
+        None => Poll::Ready(()),
+    });
+    // Either way it is over.
+    let _ = timeout(IDLE, ended).await;
+    lock(&connection).take();
+    if let Some(open) = open.upgrade() {
+        open.drop_ended(&origin);
+    }
+}
+
+impl IdleConnection {
+    /// The connection, unless it has ended.
+    fn take(self) -> Option<Http1> {
+        let mut connection = lock(&self.connection).take()?;
+        let mut cx = Context::from_waker(Waker::noop());
+        match connection.poll_idle_end(&mut cx) {
+            Poll::Pending => Some(connection),
+            Poll::Ready(()) => None,
+        }
+    }
+}
+
+impl Drop for IdleConnection {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+/// The pool that a connection goes back to, if it is still there.
+#[derive(Clone)]
+pub(super) struct WeakPool(Weak<Open>);
+
+impl WeakPool {
+    pub(super) fn put(&self, origin: &Origin, connection: Http1) {
+        if let Some(open) = self.0.upgrade() {
+            open.put(origin, connection);
+        }
+    }
+}
+
+async fn send_http2(
+    mut sender: Http2,
+    request: &Request<Bytes>,
+) -> Result<Response<Incoming>, Failure> {
+    let failure = |e: hyper::Error, may_repeat| Failure {
+        message: reasons(&e),
+        may_repeat,
+    };
+    sender.ready().await.map_err(|e| failure(e, true))?;
+    let sending = sender.send_request(request.clone().map(Full::new));
+    sending.await.map_err(|e| {
+        let may_repeat = e.is_canceled() || is_refused(&e);
+        failure(e, may_repeat)
+    })
+}
+
+/// Whether the server has not processed the request.
+fn is_refused(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| match error.reason() {
+        Some(h2::Reason::REFUSED_STREAM) => true,
+        Some(h2::Reason::NO_ERROR) => error.is_go_away(),
+        _ => false,
+    })
+}
+
+/// The body of a response. Read it to its end, so that its connection can be used again.
+pub struct ResponseBody(Kind);
+
+enum Kind {
+    Http1(Http1Body),
+    /// Of HTTP/2, or of a connection that hyper drives alone.
+    Hyper(Incoming),
+}
+
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}
+
+impl From<Incoming> for ResponseBody {
+    fn from(body: Incoming) -> Self {
+        Self(Kind::Hyper(body))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Kind::Http1(body) => body
+                .poll_data(cx)
+                .map(|data| data.map(|data| data.map(Frame::data).map_err(BoxError::from))),
+            Kind::Hyper(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(BoxError::from))),
+        }
+    }
+}
+
+/// Returns an error and its causes as one text: the reason alone if the certificate of the server
+/// was rejected. Many wrappers repeat the error that they wrap.
+pub(super) fn reasons(error: &(dyn Error + 'static)) -> String {
+    let mut reasons: Vec<String> = Vec::new();
+    let mut source = Some(error);
+    while let Some(reason) = source {
+        if let Some(text) = certificate_reason(reason) {
+            return text;
+        }
+        let text = reason.to_string();
+        if !reasons.iter().any(|known| known.contains(&text)) {
+            reasons.push(text);
+        }
+        source = reason.source();
+    }
+    reasons.join(": ")
+}
