@@ -65,9 +65,9 @@ impl Http1 {
 
     /// Sends `request`; returns when the head of its response is complete.
     pub(super) async fn send(
-        mut self,
+        mut self: Box<Self>,
         request: &Request<Bytes>,
-    ) -> Result<(ResponseHead, Self), Failure> {
+    ) -> Result<(ResponseHead, Box<Self>), Failure> {
         let head = encode(request, self.stream.inner().connected().is_proxied());
         self.unsent = head.chain(request.body().clone());
         self.sent_bytes = 0;
@@ -164,7 +164,7 @@ impl Http1 {
         }
     }
 
-    /// Whether an idle connection has ended: a byte that nobody asked for ends it too.
+    /// Whether an idle connection has ended: an unsolicited byte ends it too.
     pub(super) fn poll_idle_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Idle connections are many: they have no buffer.
         let mut byte = [0];
@@ -248,7 +248,7 @@ fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
 
 /// The body of a response of HTTP/1, and the connection until it is idle.
 pub(super) struct Http1Body {
-    connection: Option<Http1>,
+    connection: Option<Box<Http1>>,
     reader: BodyReader,
     may_be_kept: bool,
     pool: WeakPool,
@@ -259,7 +259,7 @@ impl Http1Body {
     pub(super) fn new(
         head: &ResponseHead,
         request: &Request<Bytes>,
-        connection: Http1,
+        connection: Box<Http1>,
         (pool, origin): (WeakPool, Origin),
     ) -> Self {
         let asked_to_close = request.headers().contains_key(CONNECTION);

@@ -165,7 +165,7 @@ fn chunk_end(received: &mut BytesMut) -> Result<Option<State>, String> {
     }
 }
 
-/// Skips the trailer, which nobody reads but which must be well-formed.
+/// Skips the trailer, which is not used but must be well-formed.
 fn trailer(received: &mut BytesMut) -> Result<Option<State>, String> {
     const BLANK_LINE: &[u8] = b"\r\n\r\n";
     match received.get(..2) {

@@ -62,7 +62,7 @@ struct Open {
 
 /// A connection without a request; the task that watches it ends with it.
 struct IdleConnection {
-    connection: Arc<Mutex<Option<Http1>>>,
+    connection: Arc<Mutex<Option<Box<Http1>>>>,
     watcher: AbortHandle,
 }
 
@@ -128,7 +128,7 @@ impl Pool {
         &self,
         mut head: ResponseHead,
         request: &Request<Bytes>,
-        connection: Http1,
+        connection: Box<Http1>,
         origin: Origin,
     ) -> Response<ResponseBody> {
         let headers = std::mem::take(&mut head.headers);
@@ -183,7 +183,7 @@ impl Open {
         loop {
             let idle = lock(&self.http1).get_mut(origin)?.pop()?;
             if let Some(connection) = idle.take() {
-                return Some(Connected::Http1(Box::new(connection)));
+                return Some(Connected::Http1(connection));
             }
         }
     }
@@ -207,7 +207,7 @@ impl Open {
         }
     }
 
-    fn put(self: &Arc<Self>, origin: &Origin, connection: Http1) {
+    fn put(self: &Arc<Self>, origin: &Origin, connection: Box<Http1>) {
         let connection = Arc::new(Mutex::new(Some(connection)));
         let mut all = lock(&self.http1);
         let watcher = tokio::spawn(watch(
@@ -235,7 +235,7 @@ impl Open {
 }
 
 /// Waits until an idle connection ends, or has been idle for too long, and closes it.
-async fn watch(connection: Arc<Mutex<Option<Http1>>>, open: Weak<Open>, origin: Origin) {
+async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, origin: Origin) {
     let ended = poll_fn(|cx| match &mut *lock(&connection) {
         Some(connection) => connection.poll_idle_end(cx),
         None => Poll::Ready(()),
@@ -250,7 +250,7 @@ async fn watch(connection: Arc<Mutex<Option<Http1>>>, open: Weak<Open>, origin: 
 
 impl IdleConnection {
     /// The connection, unless it has ended.
-    fn take(self) -> Option<Http1> {
+    fn take(self) -> Option<Box<Http1>> {
         let mut connection = lock(&self.connection).take()?;
         let mut cx = Context::from_waker(Waker::noop());
         match connection.poll_idle_end(&mut cx) {
@@ -271,7 +271,7 @@ impl Drop for IdleConnection {
 pub(super) struct WeakPool(Weak<Open>);
 
 impl WeakPool {
-    pub(super) fn put(&self, origin: &Origin, connection: Http1) {
+    pub(super) fn put(&self, origin: &Origin, connection: Box<Http1>) {
         if let Some(open) = self.0.upgrade() {
             open.put(origin, connection);
         }

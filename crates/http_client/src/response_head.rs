@@ -136,8 +136,8 @@ pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Heade
                 let appended = headers.try_append(name, value);
                 appended.map_err(|_| too_many(number))?;
             }
-            // Such a name is valid in Go, but is a name of its own, which nobody looks up:
-            // `Content-Length : 4` is no length.
+            // As in Go, such a name is valid, but it is another name: `Content-Length : 4` is no
+            // length.
             Err(_) if is_name_with_blanks(name) => {}
             Err(_) => return Err(malformed()),
         }

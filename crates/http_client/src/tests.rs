@@ -462,7 +462,14 @@ async fn post_follows_redirects_as_go_does() {
         match path.rsplit_once('/').unwrap() {
             (_, "end") => {
                 let has = |text| u8::from(request.contains(text));
-                let seen = ["alerts", "content-type", "secret", "signed"].map(has);
+                let seen = [
+                    "alerts",
+                    "content-type",
+                    "secret",
+                    "referer: http://127.0.0.1:",
+                    "Basic dTpw",
+                ]
+                .map(has);
                 ok(&format!("{}{seen:?}", &request[..4]))
             }
             ("/hops", count) => match count.parse::<usize>().unwrap() {
@@ -472,12 +479,13 @@ async fn post_follows_redirects_as_go_does() {
             (_, "bare") => redirect("302 Found", ""),
             (_, "bad") => redirect("302 Found", "%zz"),
             (_, "ftp") => redirect("302 Found", "ftp://x/"),
-            (_, "away") => {
+            (_, to @ ("away" | "user")) => {
                 let port = request.split_once("host: 127.0.0.1:").unwrap().1;
                 let port = port.split_once("\r\n").unwrap().0;
+                let user = if to == "user" { "u:p@" } else { "" };
                 redirect(
                     "308 Permanent Redirect",
-                    &format!("http://localhost:{port}/end"),
+                    &format!("http://{user}localhost:{port}/end"),
                 )
             }
             (_, status) => redirect(status, "/end"),
@@ -499,17 +507,18 @@ async fn post_follows_redirects_as_go_does() {
         HeaderValue::from_static("text/plain"),
     )]);
     for (path, follow_redirects, want) in [
-        ("/end", true, "POST[1, 1, 1, 0]"),
-        ("/301", true, "GET [0, 0, 1, 0]"),
-        ("/302", true, "GET [0, 0, 1, 0]"),
-        ("/303", true, "GET [0, 0, 1, 0]"),
-        ("/307", true, "POST[1, 1, 1, 0]"),
-        ("/308", true, "POST[1, 1, 1, 0]"),
+        ("/end", true, "POST[1, 1, 1, 0, 0]"),
+        ("/301", true, "GET [0, 0, 1, 1, 0]"),
+        ("/302", true, "GET [0, 0, 1, 1, 0]"),
+        ("/303", true, "GET [0, 0, 1, 1, 0]"),
+        ("/307", true, "POST[1, 1, 1, 1, 0]"),
+        ("/308", true, "POST[1, 1, 1, 1, 0]"),
         ("/308", false, "308 "),
-        ("/away", true, "POST[1, 1, 0, 0]"),
+        ("/away", true, "POST[1, 1, 0, 1, 0]"),
+        ("/user", true, "POST[1, 1, 0, 1, 1]"),
         ("/bare", true, "302 "),
         ("/300", true, "300 "),
-        ("/hops/8", true, "POST[1, 1, 1, 0]"),
+        ("/hops/8", true, "POST[1, 1, 1, 1, 0]"),
         ("/hops/9", true, "stopped after 10 redirects"),
         (
             "/bad",

@@ -301,9 +301,8 @@ pub async fn raw(answer: impl Fn(usize) -> (Vec<u8>, bool) + Send + 'static) -> 
             let (bytes, closes) = answer(number);
             // A client that has seen enough closes the connection.
             let _ = stream.write_all(&bytes).await;
-            match closes {
-                true => drop(stream.shutdown().await),
-                false => {}
+            if closes {
+                let _ = stream.shutdown().await;
             }
             held.push(stream);
         }
@@ -376,4 +375,18 @@ pub async fn tunnel(answer: Vec<u8>) -> (String, tokio::sync::oneshot::Receiver<
         let _ = begins.send(stream.read_u8().await.ok() == Some(HANDSHAKE));
     });
     (address, has_begun)
+}
+
+/// A server that answers the first bytes of a request, reads no more and holds the connection; its
+/// address.
+pub async fn hasty(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+        stream.write_all(answer).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    address
 }

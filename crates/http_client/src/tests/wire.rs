@@ -1,6 +1,6 @@
 //! Bytes on the wire: servers that send what a table says, with the verdicts of Go's client.
 
-use super::server::{raw, scripted, tunnel, unclosed};
+use super::server::{hasty, raw, scripted, tunnel, unclosed};
 use super::*;
 
 /// The bytes that a row of a table stands for.
@@ -120,6 +120,20 @@ async fn request_on_a_fresh_connection_is_not_sent_again() {
     let message = ask(&client, &format!("http://{}/", server.address)).await;
     assert!(message.unwrap_err().ends_with(": EOF"));
     assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn response_may_come_before_the_whole_request_is_sent() {
+    let refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno\n";
+    let uri = format!("http://{}/", hasty(refusal).await);
+    let client = HttpClient::new(HttpSettings::default());
+    // More than the buffers of both sockets hold.
+    let body = vec![b'x'; 64 << 20].into();
+    let (uri, headers) = (uri.parse().unwrap(), HeaderMap::new());
+    let response = client.post(&uri, &headers, body).await.unwrap();
+    assert_eq!(response.status(), 413);
+    let read = read_body(response, BodyLimit::bytes(100)).await;
+    assert_eq!(read.unwrap().bytes, b"no\n");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! What the answer of a target means for the body that it was sent.
 //!
 //! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, all
-//! others never help. 429 is tried again whatever the configuration says, since Prometheus's default
-//! loses what it was told to send later. A target to which bodies only pass
+//! others never help. 429 is tried again whatever the configuration says, since Prometheus's
+//! default loses what it was told to send later. A target to which bodies only pass
 //! ([`Manner::Patient`]) gets again what it refused for its access or its URL: nothing is wrong
 //! with the body, and a token that has expired would cost all that waits. The same holds for a
 //! redirect, which the client of such a target does not follow: most turn a POST into a GET, whose
