@@ -115,7 +115,7 @@ fn read(source: &Source) -> Result<Vec<TargetSettings>, MirrorError> {
 
 /// What the mirror is told of a target.
 fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
-    // A 200 to the GET that most redirects make of a POST would confirm a body that no receiver got.
+    // Most redirects make a GET of a POST, and its 200 would confirm a body that no receiver got.
     let http = HttpSettings {
         follow_redirects: false,
         ..target.http
