@@ -140,7 +140,11 @@ fn main() -> std::io::Result<()> {
     write(dir, "certificates", certificates())?;
     let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
-    write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))
+    write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))?;
+    let documents = include_str!("../../crates/model/src/yaml/cases.txt");
+    let documents = documents.lines().filter_map(|line| line.split_once('\t'));
+    let documents = documents.map(|(text, _)| text.replace("\\n", "\n").into_bytes());
+    write(dir, "yaml", documents)
 }
 
 fn write(

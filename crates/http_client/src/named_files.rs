@@ -7,6 +7,7 @@
 //! Invariant: [`read`] ends and takes bounded memory whatever lies at the path: a device or a pipe
 //! is told from a file before it is opened.
 
+use firn_model::yaml;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -29,14 +30,19 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_within(File::open(path)?, FILE_BYTES_MAX)
 }
 
-/// Like [`read`], of a text.
+/// Like [`read`], of a text: UTF-8, or UTF-16 with a byte order mark, as YAML files are.
 pub fn read_text(path: &Path) -> io::Result<String> {
     text_of(read(path)?)
 }
 
-/// The text of a file of any kind, a pipe included, with [`FILE_BYTES_MAX`] at most.
+/// The bytes of a file of any kind, a pipe included, with [`FILE_BYTES_MAX`] at most.
+pub fn read_any(path: &Path) -> io::Result<Vec<u8>> {
+    read_within(File::open(path)?, FILE_BYTES_MAX)
+}
+
+/// Like [`read_any`], of a text.
 pub fn read_any_text(path: &Path) -> io::Result<String> {
-    text_of(read_within(File::open(path)?, FILE_BYTES_MAX)?)
+    text_of(read_any(path)?)
 }
 
 /// Like [`read`], on a thread that may wait.
@@ -52,8 +58,10 @@ pub async fn read_text_aside(path: &Path) -> io::Result<String> {
 }
 
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {
-    let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8");
-    String::from_utf8(bytes).map_err(invalid)
+    match yaml::decode(&bytes) {
+        Ok(text) => Ok(text.into_owned()),
+        Err(e) => Err(io::Error::new(io::ErrorKind::InvalidData, e)),
+    }
 }
 
 fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {

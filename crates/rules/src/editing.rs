@@ -9,7 +9,7 @@
 //! except for comments.
 
 use crate::file::{self, ReadOptions};
-use firn_model::yaml::{self, Entry, Node, Place, Value};
+use firn_model::yaml::{self, Dialect, Entry, Node, Place, Value};
 
 /// Extension of the files of namespaces.
 const ENDING: &str = ".yml";
@@ -91,7 +91,7 @@ fn groups(namespace: &str, text: &str) -> Result<Vec<Node>, EditError> {
         namespace: namespace.to_owned(),
         message,
     };
-    let root = yaml::parse(text).map_err(|e| spoilt(e.to_string()))?;
+    let root = yaml::parse_as(text, Dialect::V3).map_err(|e| spoilt(e.to_string()))?;
     let groups = root.as_ref().and_then(|root| root.get("groups"));
     Ok(groups.map_or_else(Vec::new, |groups| groups.items().to_vec()))
 }
@@ -132,7 +132,7 @@ pub fn with_group(
     options: ReadOptions,
 ) -> Result<String, EditError> {
     let invalid = |message: String| EditError::Invalid(message);
-    let group = yaml::parse(body).map_err(|e| invalid(e.to_string()))?;
+    let group = yaml::parse_as(body, Dialect::V3).map_err(|e| invalid(e.to_string()))?;
     let group = group.ok_or_else(|| invalid("the body contains no rule group".to_owned()))?;
     let mut groups = groups(namespace, text.unwrap_or_default())?;
     // The new group is checked alone first, so that errors refer to the text of the request.

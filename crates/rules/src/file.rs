@@ -19,7 +19,7 @@ pub use duplicates::{Duplicate, duplicates};
 
 use crate::alert::Annotations;
 use firn_model::names::NameScheme;
-use firn_model::yaml::{self, Place};
+use firn_model::yaml::{self, Dialect, Place};
 use firn_promql::Features;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,7 +142,7 @@ impl FileError {
 /// Parses and validates the text of a rule file. Returns all errors of the file, or the file if
 /// there are none.
 pub fn parse(text: &str, options: ReadOptions) -> Result<RuleFile, Vec<FileError>> {
-    let root = yaml::parse(text).map_err(|e| vec![FileError(e.to_string())])?;
+    let root = yaml::parse_as(text, Dialect::V3).map_err(|e| vec![FileError(e.to_string())])?;
     let Some(root) = root else {
         return Ok(RuleFile::default());
     };

@@ -275,6 +275,6 @@ users:
             text.replace("context: b", "context: z"),
             "no current context",
         );
-        refused(text.replace("Q0E=", "?"), "Invalid symbol 63, offset 0.");
+        refused(text.replace("Q0E=", "'?'"), "Invalid symbol 63, offset 0.");
     }
 }

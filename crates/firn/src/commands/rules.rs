@@ -11,6 +11,7 @@ pub(super) mod test;
 use super::arguments::{features, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, value_parser};
+use firn_http_client::named_files;
 use firn_model::names::NameScheme;
 use firn_rules::file::{ReadOptions, RuleFile, parse};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ fn read_options(matches: &ArgMatches) -> ReadOptions {
 /// Reads a rule file; the errors name it.
 fn read_rules(file: &Path, options: ReadOptions) -> Result<RuleFile, Vec<String>> {
     let name = file.display();
-    let text = std::fs::read_to_string(file);
+    let text = named_files::read_any_text(file);
     let text = text.map_err(|e| vec![format!("{name}: open {name}: {e}")])?;
     let wrong = |errors: Vec<_>| errors.iter().map(|e| format!("{name}: {e}")).collect();
     parse(&text, options).map_err(wrong)

@@ -55,8 +55,10 @@ pub struct WebConfig {
 /// Reads the file. Certificates are looked at by [`TlsSection::load`].
 pub fn read(file: &Path) -> Result<WebConfig, WebConfigError> {
     let text = match named_files::read(file) {
-        Ok(bytes) => String::from_utf8(bytes)
-            .map_err(|_| WebConfigError("yaml: control characters are not allowed".to_owned()))?,
+        Ok(bytes) => match yaml::decode(&bytes) {
+            Ok(text) => text.into_owned(),
+            Err(e) => return Err(WebConfigError(format!("yaml: {}", e.message))),
+        },
         Err(e) => return Err(WebConfigError(go_error("open", file, &e))),
     };
     Ok(parse(&text, file.parent().unwrap_or(Path::new("")))?)

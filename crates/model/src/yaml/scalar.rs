@@ -126,9 +126,11 @@ fn number(text: &str) -> Option<f64> {
         || text
             .trim_start_matches(['+', '-', '.'])
             .starts_with(|c: char| c.is_ascii_digit());
-    (has_digit && text.chars().all(is_decimal))
-        .then(|| text.parse().ok())
-        .flatten()
+    if !has_digit || !text.chars().all(is_decimal) {
+        return None;
+    }
+    // A number beyond all floats is text, as upstream.
+    text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 #[cfg(test)]

@@ -18,6 +18,39 @@ fn check(text: &str, want: &[&str]) {
 }
 
 #[test]
+fn parse_reads_quoted_texts_of_several_lines() {
+    let head = "groups:\n- name: a\n  rules:\n  - alert: x\n    expr: up == 0\n    annotations:\n";
+    for (description, want) in [
+        (
+            "\"first line\n      second line\"",
+            "first line second line",
+        ),
+        (
+            "\"first line\n\n      second paragraph\"",
+            "first line\nsecond paragraph",
+        ),
+        ("'it''s\n\n\n  down'", "it's\n\ndown"),
+        (">-\n        one\n        two\n", "one two"),
+    ] {
+        let text = format!("{head}      description: {description}\n");
+        let file = parse(&text, ReadOptions::default()).unwrap();
+        let annotations = file.groups[0].rules[0].annotations();
+        assert_eq!(annotations[0].1, want, "{text}");
+    }
+}
+
+#[test]
+fn parse_resolves_merge_keys_as_upstream() {
+    let text = "groups:\n- name: a\n  rules:\n  - &first {record: r, expr: '1', labels: {x: y}}\n\
+                \x20 - {record: s, <<: *first}\n  - {<<: *first, record: t, ~: u}\n";
+    check(text, &["a: r, s, t"]);
+    check(
+        "groups: [{name: a, name: b}]",
+        &["1:20: duplicate key \"name\", first set at 1:11"],
+    );
+}
+
+#[test]
 fn parse_reads_every_field() {
     let text = "\
 groups:
@@ -162,10 +195,7 @@ fn parse_malformed_values_are_told_with_their_places() {
             "1:63: record must be a single value",
         ],
     );
-    check(
-        "groups: [",
-        &["2:1: while parsing a node, did not find expected node content"],
-    );
+    check("groups: [", &["2:1: did not find expected node content"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::{FAILED, existing_files, files, read_options, read_rules, shared_argu
 use crate::commands::arguments::{listed, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
+use firn_model::yaml;
 use firn_rules::file::{ReadOptions, RuleFile, duplicates, parse};
 use std::fmt::Write;
 use std::io::Read;
@@ -97,14 +98,19 @@ impl Check {
 
     fn standard_input(self) -> Outcome {
         console::out("Checking standard input\n");
-        let mut text = String::new();
-        if let Err(e) = std::io::stdin().read_to_string(&mut text) {
-            console::err(&format!("  FAILED: {e}"));
-            return Outcome {
-                has_failed: true,
-                has_errors: true,
-            };
-        }
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        let decoded = yaml::decode(&bytes).map_err(|e| e.to_string());
+        let text = match read.map_err(|e| e.to_string()).and(decoded) {
+            Ok(text) => text,
+            Err(e) => {
+                console::err(&format!("  FAILED: {e}"));
+                return Outcome {
+                    has_failed: true,
+                    has_errors: true,
+                };
+            }
+        };
         let read = parse(&text, self.options);
         let read = read.map_err(|errors| errors.iter().map(ToString::to_string).collect());
         self.judge(read)

@@ -170,7 +170,7 @@ fn run_file(
 
 /// The tests of a file, and the rule files that its patterns find.
 fn read_suite(file: &Path) -> Result<(Suite, Vec<PathBuf>), String> {
-    let text = std::fs::read_to_string(file);
+    let text = named_files::read_any_text(file);
     let text = text.map_err(|e| format!("open {}: {e}", file.display()))?;
     let suite = suite::read(&text).map_err(|e| format!("{}:{e}", file.display()))?;
     let dir = file.parent().unwrap_or(Path::new(""));

@@ -14,6 +14,7 @@ use crate::commands::arguments::{files, paths_of};
 use crate::commands::client::{Client, Params, http_config, http_config_of};
 use crate::commands::query::post;
 use clap::{Arg, ArgMatches, Command, value_parser};
+use firn_http_client::named_files;
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
@@ -131,7 +132,7 @@ fn groups_of(files: &[PathBuf], interval: Duration) -> Result<Vec<Group>, Error>
     let mut groups = Vec::new();
     for file in files {
         let path = file.display().to_string();
-        let text = std::fs::read_to_string(file).map_err(|e| wrong(&path, &e))?;
+        let text = named_files::read_any_text(file).map_err(|e| wrong(&path, &e))?;
         // Whatever a server may be switched to: it is the one that evaluates.
         let options = ReadOptions {
             features: Features::ALL,

@@ -1,0 +1,125 @@
+//! Entries of a mapping: each key once, with merge keys (`<<`) resolved.
+//!
+//! Upstream assigns the values of a merge key to the fields of a struct, or adds them to a map. A
+//! map refuses a value that is there already, so such entries are marked (`has_rival`).
+
+use super::{Dialect, Entry, Node, Place, Value, YamlError};
+use std::collections::HashMap;
+
+/// A key as the document has it.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) node: Node,
+    /// Whether it is a merge key.
+    pub(super) is_merge: bool,
+}
+
+/// A mapping under way.
+pub(super) struct MappingBuilder {
+    dialect: Dialect,
+    entries: Vec<Entry>,
+    /// Where the entry of a key is.
+    indexes: HashMap<String, usize>,
+    /// Places of the mapping's own keys, as the document writes them.
+    own: HashMap<String, Place>,
+    /// Values of merge keys that wait for the mapping's own keys.
+    merged: Vec<Node>,
+}
+
+impl MappingBuilder {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        MappingBuilder {
+            dialect,
+            entries: Vec::new(),
+            indexes: HashMap::new(),
+            own: HashMap::new(),
+            merged: Vec::new(),
+        }
+    }
+
+    /// Checks a key of the document before its value is read.
+    pub(super) fn check_key(&mut self, key: &Key) -> Result<(), YamlError> {
+        let Value::Scalar { text, .. } = &key.node.value else {
+            return Err(key.node.error("a key must be a scalar"));
+        };
+        if key.is_merge && self.dialect == Dialect::V2 {
+            return Ok(());
+        }
+        let is_nameless = self.dialect == Dialect::V2 && key.node.is_null();
+        let name = if is_nameless { "" } else { text };
+        match self.own.insert(name.to_owned(), key.node.place) {
+            None => Ok(()),
+            Some(first) => {
+                let message = format!("duplicate key {text:?}, first set at {first}");
+                Err(key.node.error(message))
+            }
+        }
+    }
+
+    /// Adds a key and its value.
+    pub(super) fn push(&mut self, key: Key, node: Node) -> Result<(), YamlError> {
+        if key.is_merge {
+            match self.dialect {
+                Dialect::V2 => self.merge(node)?,
+                Dialect::V3 => self.merged.push(node),
+            }
+            return Ok(());
+        }
+        if key.node.is_null() && self.dialect == Dialect::V3 {
+            return Ok(());
+        }
+        self.set(Entry {
+            key: key.node.text().unwrap_or_default().to_owned(),
+            place: key.node.place,
+            node,
+            has_rival: false,
+        });
+        Ok(())
+    }
+
+    /// The finished mapping.
+    pub(super) fn finish(mut self) -> Result<Value, YamlError> {
+        for node in std::mem::take(&mut self.merged) {
+            self.merge(node)?;
+        }
+        Ok(Value::Map(self.entries))
+    }
+
+    fn set(&mut self, entry: Entry) {
+        let Some(index) = self.indexes.get(&entry.key) else {
+            self.indexes.insert(entry.key.clone(), self.entries.len());
+            self.entries.push(entry);
+            return;
+        };
+        if self.dialect == Dialect::V2 {
+            self.entries[*index] = Entry {
+                has_rival: true,
+                ..entry
+            };
+        }
+    }
+
+    /// Adds what a merge key has: the keys of a mapping, or of several, the earlier before the
+    /// later ones.
+    fn merge(&mut self, node: Node) -> Result<(), YamlError> {
+        let mut sources = match node.value {
+            Value::List(items) => items,
+            _ => vec![node],
+        };
+        if self.dialect == Dialect::V2 {
+            sources.reverse();
+        }
+        for source in sources {
+            let Value::Map(entries) = source.value else {
+                return Err(source.error(WANTS_MAPPING));
+            };
+            for entry in entries {
+                self.set(entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Upstream's words for a merge key with another value.
+pub(super) const WANTS_MAPPING: &str = "map merge requires map or sequence of maps as the value";

@@ -1,0 +1,494 @@
+//! Characters into tokens, by the grammar that Go's `yaml` has from libyaml: YAML 1.1 as it is
+//! read, not as it is specified.
+//!
+//! A block collection has no closing sign, so the scanner compares columns and makes the tokens
+//! that open and close it. A key without `?` becomes a key only at its `:`, so the scanner keeps
+//! the places where one may begin (one per level of brackets) and puts the key token in front of
+//! it afterwards. Such a key ends on its line and within 1,024 characters, which bounds the queue.
+//!
+//! Invariant: every call consumes characters or reports the end or an error. It leaves the order
+//! of tokens to [`super::tree`] and the text of scalars to [`scalars`].
+
+mod properties;
+mod scalars;
+
+use super::{Dialect, Place, YamlError};
+use std::collections::VecDeque;
+
+/// Most characters between the beginning of a key and its `:`.
+const KEY_CHARS_MAX: usize = 1024;
+
+/// Most open brackets and most open block collections, as upstream.
+const LEVELS_MAX: usize = 10_000;
+
+/// The end of the text: no text contains this character.
+const END: char = '\0';
+
+/// What a [`Token`] is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum TokenKind {
+    StreamEnd,
+    Version { major: u32, minor: u32 },
+    TagDirective { handle: String, prefix: String },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    Tag { handle: String, suffix: String },
+    Scalar { text: String, is_plain: bool },
+}
+
+/// A token and the places where it begins and where it ends.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    pub(super) place: Place,
+    pub(super) end: Place,
+}
+
+/// A position in the text, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    index: usize,
+    line: usize,
+    column: usize,
+}
+
+impl Mark {
+    fn place(self) -> Place {
+        Place {
+            line: self.line + 1,
+            column: self.column + 1,
+        }
+    }
+}
+
+/// A place where a key may have begun.
+#[derive(Clone, Copy, Debug)]
+struct KeyCandidate {
+    /// Number of the token that would be the key.
+    token: usize,
+    /// Whether nothing but a key may stand there.
+    is_required: bool,
+    mark: Mark,
+}
+
+/// Makes tokens of a text.
+pub(super) struct Scanner {
+    chars: Vec<char>,
+    mark: Mark,
+    tokens: VecDeque<Token>,
+    /// Tokens that left the queue.
+    taken: usize,
+    /// Tokens that the queue holds behind its first one.
+    ahead: usize,
+    /// Columns of the open block collections, the innermost in `indent`; -1 outside of all.
+    indents: Vec<isize>,
+    indent: isize,
+    /// Whether a key may begin here.
+    key_allowed: bool,
+    /// One per level of brackets, and one for the block level.
+    candidates: Vec<Option<KeyCandidate>>,
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+fn is_break_or_end(c: char) -> bool {
+    is_break(c) || c == END
+}
+
+fn is_space_or_end(c: char) -> bool {
+    is_blank(c) || is_break_or_end(c)
+}
+
+/// Whether a name of an anchor, a handle or a directive may contain the character.
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+impl Scanner {
+    /// A scanner of `text`, which has no control characters.
+    pub(super) fn new(text: &str, dialect: Dialect) -> Self {
+        let mark = Mark {
+            index: 0,
+            line: 0,
+            column: 0,
+        };
+        Scanner {
+            chars: text.chars().collect(),
+            mark,
+            tokens: VecDeque::new(),
+            taken: 0,
+            ahead: match dialect {
+                Dialect::V2 => 0,
+                Dialect::V3 => 2,
+            },
+            indents: Vec::new(),
+            indent: -1,
+            key_allowed: true,
+            candidates: vec![None],
+        }
+    }
+
+    /// The next token, which stays.
+    pub(super) fn peek(&mut self) -> Result<&Token, YamlError> {
+        while self.tokens.len() <= self.ahead || self.is_first_open()? {
+            self.fetch()?;
+        }
+        Ok(&self.tokens[0])
+    }
+
+    /// The next token.
+    pub(super) fn next(&mut self) -> Result<Token, YamlError> {
+        self.peek()?;
+        self.taken += 1;
+        Ok(self.tokens.pop_front().expect("peek fills the queue"))
+    }
+
+    /// Whether a key token may still have to go before the first token of the queue.
+    fn is_first_open(&mut self) -> Result<bool, YamlError> {
+        let first = self.taken;
+        let is_first = |c: &Option<KeyCandidate>| c.is_some_and(|c| c.token == first);
+        match self.candidates.iter().position(is_first) {
+            Some(level) => self.is_candidate(level),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the candidate of a level may still become a key. One that may not is dropped.
+    fn is_candidate(&mut self, level: usize) -> Result<bool, YamlError> {
+        let Some(key) = self.candidates[level] else {
+            return Ok(false);
+        };
+        let is_near = key.mark.index + KEY_CHARS_MAX >= self.mark.index;
+        if key.mark.line == self.mark.line && is_near {
+            return Ok(true);
+        }
+        self.drop_candidate(level)?;
+        Ok(false)
+    }
+
+    fn drop_candidate(&mut self, level: usize) -> Result<(), YamlError> {
+        match self.candidates[level].take() {
+            Some(key) if key.is_required => {
+                Err(self.error_in("could not find expected ':'", "a key", key.mark))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn drop_last_candidate(&mut self) -> Result<(), YamlError> {
+        self.drop_candidate(self.flow_level())
+    }
+
+    /// Keeps this place as one where a key may begin, if it is one.
+    fn keep_candidate(&mut self) -> Result<(), YamlError> {
+        if !self.key_allowed {
+            return Ok(());
+        }
+        self.drop_last_candidate()?;
+        let level = self.flow_level();
+        self.candidates[level] = Some(KeyCandidate {
+            token: self.taken + self.tokens.len(),
+            is_required: level == 0 && self.indent == self.mark.column as isize,
+            mark: self.mark,
+        });
+        Ok(())
+    }
+
+    /// Open brackets around this place.
+    fn flow_level(&self) -> usize {
+        self.candidates.len() - 1
+    }
+
+    /// The character `ahead` characters on.
+    fn char_at(&self, ahead: usize) -> char {
+        let index = self.mark.index + ahead;
+        self.chars.get(index).copied().unwrap_or(END)
+    }
+
+    fn char(&self) -> char {
+        self.char_at(0)
+    }
+
+    fn skip(&mut self) {
+        self.mark.index += 1;
+        self.mark.column += 1;
+    }
+
+    fn skip_while(&mut self, is_one: impl Fn(char) -> bool) {
+        while is_one(self.char()) {
+            self.skip();
+        }
+    }
+
+    /// Skips a line break, if here is one, and returns the character that stands for it.
+    fn skip_break(&mut self) -> Option<char> {
+        let c = self.char();
+        if !is_break(c) {
+            return None;
+        }
+        let is_pair = c == '\r' && self.char_at(1) == '\n';
+        self.mark.index += if is_pair { 2 } else { 1 };
+        self.mark.line += 1;
+        self.mark.column = 0;
+        match c {
+            '\u{2028}' | '\u{2029}' => Some(c),
+            _ => Some('\n'),
+        }
+    }
+
+    /// Skips blanks, a comment and the break behind it, the only things that may follow here.
+    fn skip_rest_of_line(&mut self, what: &str, start: Mark) -> Result<(), YamlError> {
+        self.skip_while(is_blank);
+        if self.char() == '#' {
+            self.skip_while(|c| !is_break_or_end(c));
+        }
+        if !is_break_or_end(self.char()) {
+            return Err(self.error_in("did not find expected comment or line break", what, start));
+        }
+        self.skip_break();
+        Ok(())
+    }
+
+    fn error(&self, problem: &str) -> YamlError {
+        YamlError {
+            place: self.mark.place(),
+            message: problem.to_owned(),
+        }
+    }
+
+    /// An error here in `what`; names the place where that began if it is on another line.
+    fn error_in(&self, problem: &str, what: &str, start: Mark) -> YamlError {
+        let message = match start.line == self.mark.line {
+            true => problem.to_owned(),
+            false => format!("{problem}, in {what} that starts at {}", start.place()),
+        };
+        YamlError {
+            place: self.mark.place(),
+            message,
+        }
+    }
+
+    fn push(&mut self, kind: TokenKind, start: Mark) {
+        self.tokens.push_back(Token {
+            kind,
+            place: start.place(),
+            end: self.mark.place(),
+        });
+    }
+
+    /// Skips `count` characters as a token.
+    fn push_sign(&mut self, kind: TokenKind, count: usize) {
+        let start = self.mark;
+        for _ in 0..count {
+            self.skip();
+        }
+        self.push(kind, start);
+    }
+
+    /// Puts a token without characters at `index` of the queue.
+    fn insert(&mut self, index: usize, kind: TokenKind, mark: Mark) {
+        let place = mark.place();
+        let end = place;
+        let index = index.min(self.tokens.len());
+        self.tokens.insert(index, Token { kind, place, end });
+    }
+
+    /// Opens a block collection at `mark` if it is further in than the open one; its token goes
+    /// to `index` of the queue.
+    fn open_block(&mut self, mark: Mark, index: usize, kind: TokenKind) -> Result<(), YamlError> {
+        let column = mark.column as isize;
+        if self.flow_level() > 0 || self.indent >= column {
+            return Ok(());
+        }
+        if self.indents.len() >= LEVELS_MAX {
+            return Err(self.error(&format!("exceeded max depth of {LEVELS_MAX}")));
+        }
+        self.indents.push(self.indent);
+        self.indent = column;
+        self.insert(index, kind, mark);
+        Ok(())
+    }
+
+    /// Closes the block collections that are further in than `column`.
+    fn close_blocks(&mut self, column: isize) {
+        while self.flow_level() == 0 && self.indent > column {
+            self.push(TokenKind::BlockEnd, self.mark);
+            self.indent = self.indents.pop().expect("one below each indent");
+        }
+    }
+
+    /// Whether a line begins here with three times `c` and nothing directly behind.
+    fn is_document_sign(&self, c: char) -> bool {
+        self.mark.column == 0
+            && (0..3).all(|i| self.char_at(i) == c)
+            && is_space_or_end(self.char_at(3))
+    }
+
+    fn skip_to_token(&mut self) {
+        loop {
+            // A tab is no indentation.
+            let tabs = self.flow_level() > 0 || !self.key_allowed;
+            self.skip_while(|c| c == ' ' || tabs && c == '\t');
+            if self.char() == '#' {
+                self.skip_while(|c| !is_break_or_end(c));
+            }
+            if self.skip_break().is_none() {
+                return;
+            }
+            if self.flow_level() == 0 {
+                self.key_allowed = true;
+            }
+        }
+    }
+
+    /// Adds the next token of the text to the queue, and those that it implies.
+    fn fetch(&mut self) -> Result<(), YamlError> {
+        self.skip_to_token();
+        self.close_blocks(self.mark.column as isize);
+        let c = self.char();
+        let is_alone = is_space_or_end(self.char_at(1));
+        let is_flow = self.flow_level() > 0;
+        match c {
+            END => self.fetch_end(),
+            '%' if self.mark.column == 0 => self.fetch_directive(),
+            '-' if self.is_document_sign('-') => self.fetch_document(TokenKind::DocumentStart),
+            '.' if self.is_document_sign('.') => self.fetch_document(TokenKind::DocumentEnd),
+            '[' => self.fetch_open(TokenKind::FlowSequenceStart),
+            '{' => self.fetch_open(TokenKind::FlowMappingStart),
+            ']' => self.fetch_close(TokenKind::FlowSequenceEnd),
+            '}' => self.fetch_close(TokenKind::FlowMappingEnd),
+            ',' => self.fetch_flow_entry(),
+            '-' if is_alone => self.fetch_block_entry(),
+            '?' if is_flow || is_alone => self.fetch_key(),
+            ':' if is_flow || is_alone => self.fetch_value(),
+            '*' | '&' => self.fetch_anchor(),
+            '!' => self.fetch_tag(),
+            '|' | '>' if !is_flow => self.fetch_block_scalar(),
+            '\'' | '"' => self.fetch_quoted(),
+            '#' | '|' | '>' | '%' | '@' | '`' | '\t' => {
+                Err(self.error("found character that cannot start any token"))
+            }
+            _ => self.fetch_plain(),
+        }
+    }
+
+    fn fetch_end(&mut self) -> Result<(), YamlError> {
+        if self.mark.column != 0 {
+            self.mark.column = 0;
+            self.mark.line += 1;
+        }
+        self.end_blocks()?;
+        self.push(TokenKind::StreamEnd, self.mark);
+        Ok(())
+    }
+
+    /// Closes all block collections: a document ends here.
+    fn end_blocks(&mut self) -> Result<(), YamlError> {
+        self.close_blocks(-1);
+        self.drop_last_candidate()?;
+        self.key_allowed = false;
+        Ok(())
+    }
+
+    fn fetch_document(&mut self, kind: TokenKind) -> Result<(), YamlError> {
+        self.end_blocks()?;
+        self.push_sign(kind, 3);
+        Ok(())
+    }
+
+    fn fetch_open(&mut self, kind: TokenKind) -> Result<(), YamlError> {
+        self.keep_candidate()?;
+        if self.flow_level() >= LEVELS_MAX {
+            return Err(self.error(&format!("exceeded max depth of {LEVELS_MAX}")));
+        }
+        self.candidates.push(None);
+        self.key_allowed = true;
+        self.push_sign(kind, 1);
+        Ok(())
+    }
+
+    fn fetch_close(&mut self, kind: TokenKind) -> Result<(), YamlError> {
+        self.drop_last_candidate()?;
+        if self.flow_level() > 0 {
+            self.candidates.pop();
+        }
+        self.key_allowed = false;
+        self.push_sign(kind, 1);
+        Ok(())
+    }
+
+    fn fetch_flow_entry(&mut self) -> Result<(), YamlError> {
+        self.drop_last_candidate()?;
+        self.key_allowed = true;
+        self.push_sign(TokenKind::FlowEntry, 1);
+        Ok(())
+    }
+
+    /// Checks that a block collection may begin or go on here, and opens it if it begins.
+    fn enter_block(&mut self, kind: TokenKind, what: &str) -> Result<(), YamlError> {
+        if self.flow_level() > 0 {
+            return Ok(());
+        }
+        if !self.key_allowed {
+            return Err(self.error(&format!("{what} are not allowed in this context")));
+        }
+        self.open_block(self.mark, self.tokens.len(), kind)
+    }
+
+    fn fetch_block_entry(&mut self) -> Result<(), YamlError> {
+        self.enter_block(TokenKind::BlockSequenceStart, "block sequence entries")?;
+        self.drop_last_candidate()?;
+        self.key_allowed = true;
+        self.push_sign(TokenKind::BlockEntry, 1);
+        Ok(())
+    }
+
+    fn fetch_key(&mut self) -> Result<(), YamlError> {
+        self.enter_block(TokenKind::BlockMappingStart, "mapping keys")?;
+        self.drop_last_candidate()?;
+        self.key_allowed = self.flow_level() == 0;
+        self.push_sign(TokenKind::Key, 1);
+        Ok(())
+    }
+
+    fn fetch_value(&mut self) -> Result<(), YamlError> {
+        let level = self.flow_level();
+        match self
+            .is_candidate(level)?
+            .then(|| self.candidates[level].take())
+            .flatten()
+        {
+            Some(key) => {
+                let index = key.token.saturating_sub(self.taken);
+                self.insert(index, TokenKind::Key, key.mark);
+                self.open_block(key.mark, index, TokenKind::BlockMappingStart)?;
+                self.key_allowed = false;
+            }
+            None => {
+                self.enter_block(TokenKind::BlockMappingStart, "mapping values")?;
+                self.key_allowed = level == 0;
+            }
+        }
+        self.push_sign(TokenKind::Value, 1);
+        Ok(())
+    }
+}

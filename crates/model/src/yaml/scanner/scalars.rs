@@ -1,0 +1,357 @@
+//! Scalars: block (`|` and `>`), quoted and plain, with their lines joined.
+//!
+//! In quoted and plain scalars a single line break is a space and each further one a line break;
+//! how far a line is indented matters for plain scalars only. The breaks LS and PS stay what they
+//! are.
+
+use super::{
+    END, Mark, Scanner, TokenKind, YamlError, is_blank, is_break, is_break_or_end, is_space_or_end,
+};
+
+/// What a block scalar keeps of the breaks at its end.
+#[derive(Clone, Copy, PartialEq)]
+enum Chomping {
+    Clip,
+    Strip,
+    Keep,
+}
+
+/// White space between two pieces of a scalar.
+#[derive(Default)]
+struct Gap {
+    blanks: String,
+    first_break: Option<char>,
+    more_breaks: String,
+}
+
+impl Gap {
+    /// Adds what the gap stands for to `text`.
+    fn join(&mut self, text: &mut String) {
+        let gap = std::mem::take(self);
+        match gap.first_break {
+            None => text.push_str(&gap.blanks),
+            Some('\n') if gap.more_breaks.is_empty() => text.push(' '),
+            Some('\n') => text.push_str(&gap.more_breaks),
+            Some(kept) => {
+                text.push(kept);
+                text.push_str(&gap.more_breaks);
+            }
+        }
+    }
+}
+
+impl Scanner {
+    pub(super) fn fetch_block_scalar(&mut self) -> Result<(), YamlError> {
+        self.drop_last_candidate()?;
+        self.key_allowed = true;
+        let start = self.mark;
+        let is_literal = self.char() == '|';
+        self.skip();
+        let (chomping, increment) = self.block_header(start)?;
+        self.skip_rest_of_line("a block scalar", start)?;
+        let indent = increment.map(|n| self.indent.max(0) as usize + n);
+        let text = self.block_text(start, indent, chomping, is_literal)?;
+        let is_plain = false;
+        self.push(TokenKind::Scalar { text, is_plain }, start);
+        Ok(())
+    }
+
+    /// The signs behind `|`, in either order: what the end keeps, and the indentation.
+    fn block_header(&mut self, start: Mark) -> Result<(Chomping, Option<usize>), YamlError> {
+        let (mut chomping, mut increment) = (None, None);
+        for _ in 0..2 {
+            match self.char() {
+                '+' if chomping.is_none() => chomping = Some(Chomping::Keep),
+                '-' if chomping.is_none() => chomping = Some(Chomping::Strip),
+                '0' if increment.is_none() => {
+                    let problem = "found an indentation indicator equal to 0";
+                    return Err(self.error_in(problem, "a block scalar", start));
+                }
+                c if c.is_ascii_digit() && increment.is_none() => {
+                    increment = c.to_digit(10).map(|digit| digit as usize);
+                }
+                _ => break,
+            }
+            self.skip();
+        }
+        Ok((chomping.unwrap_or(Chomping::Clip), increment))
+    }
+
+    fn block_text(
+        &mut self,
+        start: Mark,
+        indent: Option<usize>,
+        chomping: Chomping,
+        is_literal: bool,
+    ) -> Result<String, YamlError> {
+        let mut text = String::new();
+        let mut breaks = String::new();
+        let mut last_break = None;
+        let mut was_indented = false;
+        let indent = self.block_breaks(start, indent, &mut breaks)?;
+        while self.mark.column == indent && self.char() != END {
+            let is_indented = is_blank(self.char());
+            let folds = !is_literal && !was_indented && !is_indented && last_break == Some('\n');
+            match folds {
+                true if breaks.is_empty() => text.push(' '),
+                true => {}
+                false => text.extend(last_break),
+            }
+            text.push_str(&breaks);
+            breaks.clear();
+            was_indented = is_indented;
+            while !is_break_or_end(self.char()) {
+                text.push(self.char());
+                self.skip();
+            }
+            last_break = self.skip_break();
+            self.block_breaks(start, Some(indent), &mut breaks)?;
+        }
+        if chomping != Chomping::Strip {
+            text.extend(last_break);
+        }
+        if chomping == Chomping::Keep {
+            text.push_str(&breaks);
+        }
+        Ok(text)
+    }
+
+    /// Skips indentation and empty lines. Without an `indent`, the first line with text has it.
+    fn block_breaks(
+        &mut self,
+        start: Mark,
+        indent: Option<usize>,
+        breaks: &mut String,
+    ) -> Result<usize, YamlError> {
+        let mut widest = 0;
+        loop {
+            let is_inside = |column| indent.is_none_or(|indent| column < indent);
+            while is_inside(self.mark.column) && self.char() == ' ' {
+                self.skip();
+            }
+            widest = widest.max(self.mark.column);
+            if is_inside(self.mark.column) && self.char() == '\t' {
+                let problem = "found a tab character where an indentation space is expected";
+                return Err(self.error_in(problem, "a block scalar", start));
+            }
+            match self.skip_break() {
+                Some(c) => breaks.push(c),
+                None => break,
+            }
+        }
+        let least = (self.indent + 1).max(1) as usize;
+        Ok(indent.unwrap_or_else(|| widest.max(least)))
+    }
+
+    pub(super) fn fetch_quoted(&mut self) -> Result<(), YamlError> {
+        self.keep_candidate()?;
+        self.key_allowed = false;
+        let start = self.mark;
+        let quote = self.char();
+        self.skip();
+        let mut text = String::new();
+        loop {
+            if self.is_document_sign('-') || self.is_document_sign('.') {
+                let problem = "found unexpected document indicator";
+                return Err(self.error_in(problem, "a quoted scalar", start));
+            }
+            if self.char() == END {
+                let problem = "found unexpected end of stream";
+                return Err(self.error_in(problem, "a quoted scalar", start));
+            }
+            let is_broken = self.quoted_piece(quote, start, &mut text)?;
+            if self.char() == quote {
+                break;
+            }
+            self.quoted_gap(is_broken).join(&mut text);
+        }
+        self.skip();
+        let is_plain = false;
+        self.push(TokenKind::Scalar { text, is_plain }, start);
+        Ok(())
+    }
+
+    /// Reads up to white space or the closing quote. Returns whether an escaped line break ended
+    /// the piece.
+    fn quoted_piece(
+        &mut self,
+        quote: char,
+        start: Mark,
+        text: &mut String,
+    ) -> Result<bool, YamlError> {
+        while !is_space_or_end(self.char()) {
+            match (self.char(), self.char_at(1)) {
+                ('\'', '\'') if quote == '\'' => {
+                    text.push('\'');
+                    self.skip();
+                    self.skip();
+                }
+                (c, _) if c == quote => return Ok(false),
+                ('\\', next) if quote == '"' && is_break(next) => {
+                    self.skip();
+                    self.skip_break();
+                    return Ok(true);
+                }
+                ('\\', _) if quote == '"' => text.push(self.escape(start)?),
+                (c, _) => {
+                    text.push(c);
+                    self.skip();
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The white space between two pieces; nothing but further breaks counts behind an escaped
+    /// break.
+    fn quoted_gap(&mut self, is_broken: bool) -> Gap {
+        let mut gap = Gap::default();
+        let mut is_new_line = is_broken;
+        loop {
+            let c = self.char();
+            if is_blank(c) {
+                if !is_new_line {
+                    gap.blanks.push(c);
+                }
+                self.skip();
+            } else if let Some(c) = self.skip_break() {
+                match is_new_line {
+                    true => gap.more_breaks.push(c),
+                    false => gap.first_break = Some(c),
+                }
+                is_new_line = true;
+            } else {
+                break;
+            }
+        }
+        if is_broken {
+            gap.blanks = std::mem::take(&mut gap.more_breaks);
+        }
+        gap
+    }
+
+    fn escape(&mut self, start: Mark) -> Result<char, YamlError> {
+        let (c, digits) = match self.char_at(1) {
+            '0' => ('\0', 0),
+            'a' => ('\u{7}', 0),
+            'b' => ('\u{8}', 0),
+            't' | '\t' => ('\t', 0),
+            'n' => ('\n', 0),
+            'v' => ('\u{b}', 0),
+            'f' => ('\u{c}', 0),
+            'r' => ('\r', 0),
+            'e' => ('\u{1b}', 0),
+            c @ (' ' | '"' | '\'' | '\\') => (c, 0),
+            'N' => ('\u{85}', 0),
+            '_' => ('\u{a0}', 0),
+            'L' => ('\u{2028}', 0),
+            'P' => ('\u{2029}', 0),
+            'x' => (END, 2),
+            'u' => (END, 4),
+            'U' => (END, 8),
+            _ => {
+                let problem = "found unknown escape character";
+                return Err(self.error_in(problem, "a quoted scalar", start));
+            }
+        };
+        self.skip();
+        self.skip();
+        match digits {
+            0 => Ok(c),
+            _ => self.numbered_character(digits, start),
+        }
+    }
+
+    fn numbered_character(&mut self, digits: usize, start: Mark) -> Result<char, YamlError> {
+        let mut code = 0;
+        for ahead in 0..digits {
+            let Some(digit) = self.char_at(ahead).to_digit(16) else {
+                let problem = "did not find expected hexdecimal number";
+                return Err(self.error_in(problem, "a quoted scalar", start));
+            };
+            code = code << 4 | digit;
+        }
+        let Some(c) = char::from_u32(code) else {
+            let problem = "found invalid Unicode character escape code";
+            return Err(self.error_in(problem, "a quoted scalar", start));
+        };
+        for _ in 0..digits {
+            self.skip();
+        }
+        Ok(c)
+    }
+
+    pub(super) fn fetch_plain(&mut self) -> Result<(), YamlError> {
+        self.keep_candidate()?;
+        self.key_allowed = false;
+        let start = self.mark;
+        let mut end = start;
+        let mut text = String::new();
+        let mut gap = Gap::default();
+        let mut is_new_line = false;
+        while !self.is_document_sign('-') && !self.is_document_sign('.') && self.char() != '#' {
+            while !is_space_or_end(self.char()) && !self.ends_plain() {
+                gap.join(&mut text);
+                is_new_line = false;
+                text.push(self.char());
+                self.skip();
+                end = self.mark;
+            }
+            if !is_blank(self.char()) && !is_break(self.char()) {
+                break;
+            }
+            is_new_line |= self.plain_gap(start, is_new_line, &mut gap)?;
+            if self.flow_level() == 0 && (self.mark.column as isize) <= self.indent {
+                break;
+            }
+        }
+        if is_new_line {
+            self.key_allowed = true;
+        }
+        let is_plain = true;
+        self.push(TokenKind::Scalar { text, is_plain }, start);
+        let token = self.tokens.back_mut().expect("the scalar");
+        token.end = end.place();
+        Ok(())
+    }
+
+    /// Whether the character here is a sign that ends a plain scalar.
+    fn ends_plain(&self) -> bool {
+        match self.char() {
+            ':' => is_space_or_end(self.char_at(1)),
+            ',' | '?' | '[' | ']' | '{' | '}' => self.flow_level() > 0,
+            _ => false,
+        }
+    }
+
+    /// Reads the white space behind a piece. Returns whether it has a line break.
+    fn plain_gap(
+        &mut self,
+        start: Mark,
+        was_new_line: bool,
+        gap: &mut Gap,
+    ) -> Result<bool, YamlError> {
+        let mut is_new_line = was_new_line;
+        loop {
+            let c = self.char();
+            if is_blank(c) {
+                if is_new_line && c == '\t' && (self.mark.column as isize) <= self.indent {
+                    let problem = "found a tab character that violates indentation";
+                    return Err(self.error_in(problem, "a plain scalar", start));
+                }
+                if !is_new_line {
+                    gap.blanks.push(c);
+                }
+                self.skip();
+            } else if let Some(c) = self.skip_break() {
+                match is_new_line {
+                    true => gap.more_breaks.push(c),
+                    false => gap.first_break = Some(c),
+                }
+                is_new_line = true;
+            } else {
+                return Ok(is_new_line);
+            }
+        }
+    }
+}

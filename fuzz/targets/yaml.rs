@@ -1,0 +1,22 @@
+//! Any bytes as a YAML file, read by both dialects: nothing panics, and what is printed of a tree
+//! is read and prints the same.
+
+#![no_main]
+
+use firn_model::yaml::{Dialect, decode, parse_as, print};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = decode(bytes) else {
+        return;
+    };
+    for dialect in [Dialect::V2, Dialect::V3] {
+        let Ok(Some(root)) = parse_as(&text, dialect) else {
+            continue;
+        };
+        let printed = print(&root);
+        match parse_as(&printed, dialect) {
+            Ok(Some(again)) => assert_eq!(printed, print(&again), "of {text:?}"),
+            other => panic!("{text:?} printed as {printed:?}: {other:?}"),
+        }
+    }
+});
