@@ -1,5 +1,6 @@
 //! An HTTP API that a discovery asks: answers read as a whole, bounded, checked.
 
+use super::json;
 use firn_http_client::{
     Body, BodyLimit, HttpClient, HttpSettings, ResponseBody, Sign, USER_AGENT, read_body,
 };
@@ -142,18 +143,18 @@ pub(super) type AnyValue = Box<dyn Any + Send>;
 /// for each of them.
 async fn read_aside(
     bytes: Vec<u8>,
-    read: fn(&[u8]) -> Result<AnyValue, serde_json::Error>,
+    read: fn(&[u8]) -> Result<AnyValue, String>,
 ) -> Result<AnyValue, Error> {
     let reading = spawn_blocking(move || read(&bytes));
     let read = reading.await.map_err(|e| wrong(e.to_string()))?;
     read.map_err(|e| wrong(format!("cannot read the answer: {e}")))
 }
 
-fn read_json<T>(bytes: &[u8]) -> Result<AnyValue, serde_json::Error>
+fn read_json<T>(bytes: &[u8]) -> Result<AnyValue, String>
 where
     T: DeserializeOwned + Send + 'static,
 {
-    Ok(Box::new(serde_json::from_slice::<T>(bytes)?))
+    Ok(Box::new(json::from_slice::<T>(bytes)?))
 }
 
 /// What is wrong with an answer.

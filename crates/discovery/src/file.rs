@@ -4,9 +4,10 @@
 //! any file system, network shares and mounted config maps included, where notifications are lost.
 
 use super::discover::Discover;
-use super::group::{Group, ReadYaml};
+use super::group::{Group, ReadYaml, read_json_groups};
 use super::published::Published;
 use firn_http_client::named_files;
+use firn_model::yaml;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,11 +104,11 @@ impl Files {
         if bytes > self.bytes_max {
             return Err(format!("{bytes} bytes, limit {}", self.bytes_max));
         }
-        let text = named_files::read_text(path).map_err(|e| e.to_string())?;
+        let bytes = named_files::read(path).map_err(|e| e.to_string())?;
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
         let mut groups: Vec<Group> = match ending == "json" {
-            true => serde_json::from_str(&text).map_err(|e| e.to_string())?,
-            false => (self.read_yaml)(&text)?,
+            true => read_json_groups(&bytes)?,
+            false => (self.read_yaml)(&yaml::decode(&bytes).map_err(|e| e.to_string())?)?,
         };
         for group in &mut groups {
             let path = path.to_string_lossy().into_owned();

@@ -1,5 +1,6 @@
 //! Groups of targets, the form in which discoveries publish them.
 
+use super::json;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
@@ -13,6 +14,21 @@ pub struct Group {
     /// Labels of all of them.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
+}
+
+/// Reads target groups from JSON; `null` is an empty list.
+pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<Group>, String> {
+    check_groups(json::from_slice(bytes)?)
+}
+
+/// Rejects groups that are `null`, and labels without a name.
+pub(super) fn check_groups(groups: Vec<Option<Group>>) -> Result<Vec<Group>, String> {
+    let groups: Option<Vec<Group>> = groups.into_iter().collect();
+    let groups = groups.ok_or("nil target group item found")?;
+    match groups.iter().any(|group| group.labels.contains_key("")) {
+        true => Err("\"\" is not a valid label name".into()),
+        false => Ok(groups),
+    }
 }
 
 /// `null` is the default of a type, as in Go.

@@ -2,7 +2,7 @@
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
-use super::group::Group;
+use super::group::{Group, check_groups};
 use firn_http_client::HttpSettings;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -57,7 +57,7 @@ impl Refresh for Source {
             let kind = &answer.body.content_type;
             return Err(wrong(format!("unsupported content type {kind:?}")));
         }
-        let mut groups: Vec<Group> = answer.json().await?;
+        let mut groups = check_groups(answer.json().await?).map_err(wrong)?;
         for group in &mut groups {
             group.labels.insert(URL.into(), self.url.clone());
         }

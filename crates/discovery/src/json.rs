@@ -1,5 +1,20 @@
-//! Answers of JSON, read as Go reads them: what is missing or null is the default of its type, and
-//! what is not known is passed over.
+//! JSON of others, read as Go's `encoding/json` reads it: [`text`] makes a tree of bytes, and
+//! [`decode`] types of the tree. Fields that are missing or null have the default of their type,
+//! and unknown fields are ignored.
+
+mod decode;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use serde::de::DeserializeOwned;
+
+/// Reads a text that is one value.
+pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let tree = text::parse(bytes).map_err(|e| e.to_string())?;
+    T::deserialize(tree).map_err(|e| e.to_string())
+}
 
 /// Structs of which each field may be missing or null.
 macro_rules! answers {

@@ -74,7 +74,7 @@ pub use dns::{DnsSettings, RecordType};
 pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use google::{GceSettings, GoogleIamSettings};
-pub use group::{Group, ReadYaml};
+pub use group::{Group, ReadYaml, read_json_groups};
 pub use hetzner::{HetznerRole, HetznerSettings};
 pub use ionos::IonosSettings;
 pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};

@@ -10,7 +10,7 @@
 use super::api::{Api, wrong};
 use super::discover::Refresh;
 use super::group::Group;
-use super::json::answers;
+use super::json::{self, answers};
 use super::meta::{Meta, host_port, sanitize};
 use super::tokens::{Issuer, Token, Tokens};
 use crate::environment::{Variables, of_process};
@@ -252,14 +252,14 @@ impl Account {
             return Value::Null;
         };
         let text = read_aside(&path).await.unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        json::from_slice(&text).unwrap_or_default()
     }
 }
 
 impl Issuer for Account {
     async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
         let text = reveal(&self.key, "service account key").await?;
-        let key: Key = serde_json::from_str(&text)
+        let key: Key = json::from_slice(text.as_bytes())
             .map_err(|e| wrong(format!("unmarshalling service account key: {e}")))?;
         let id = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
         let id = id.map_err(|_| wrong("no randomness"))?.expose();

@@ -20,7 +20,7 @@ mod tests;
 use super::api::wrong;
 use super::discover::Discover;
 use super::group::Group;
-use super::json::answers;
+use super::json::{self, answers};
 use super::meta::{Meta, host_port, sanitize};
 use super::published::Published;
 use firn_model::error::Error;
@@ -53,8 +53,8 @@ impl ZookeeperMember {
     /// The member that a node holds, if it holds one.
     fn read(self, path: &str, data: &[u8]) -> Option<Group> {
         Some(match self {
-            Self::Serverset => serverset(path, serde_json::from_slice(data).ok()?),
-            Self::Nerve => nerve(path, serde_json::from_slice(data).ok()?),
+            Self::Serverset => serverset(path, json::from_slice(data).ok()?),
+            Self::Nerve => nerve(path, json::from_slice(data).ok()?),
         })
     }
 }
@@ -74,18 +74,16 @@ pub struct ZookeeperSettings {
 
 answers! {
     struct Serverset {
-        #[serde(rename = "serviceEndpoint", alias = "ServiceEndpoint")]
+        #[serde(rename = "serviceEndpoint")]
         service: Endpoint,
-        #[serde(rename = "additionalEndpoints", alias = "AdditionalEndpoints")]
+        #[serde(rename = "additionalEndpoints")]
         additional: BTreeMap<String, Endpoint>,
         status: String,
         shard: i64,
     }
 
     struct Endpoint {
-        #[serde(alias = "Host")]
         host: String,
-        #[serde(alias = "Port")]
         port: i64,
     }
 

@@ -13,6 +13,7 @@ use super::settings::AwsSettings;
 use super::sign::Scope;
 use crate::api::{Api, header_value, wrong};
 use crate::environment::Variables;
+use crate::json;
 use crate::once::ask_once;
 use crate::xml;
 use firn_http_client::form_encode;
@@ -287,7 +288,7 @@ impl Chain {
             let text = self
                 .metadata(api, &format!("{path}{}", role.trim()))
                 .await?;
-            let answered: Answered = serde_json::from_str(&text)
+            let answered: Answered = json::from_slice(text.as_bytes())
                 .map_err(|e| wrong(format!("cannot read the answer: {e}")))?;
             Ok(answered.into())
         };

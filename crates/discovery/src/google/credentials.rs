@@ -3,7 +3,7 @@
 use super::super::tokens::{Issuer, Token, Tokens};
 use crate::api::{Api, wrong};
 use crate::environment::{Variables, of_process};
-use crate::json::answers;
+use crate::json::{self, answers};
 use firn_http_client::named_files::read_aside;
 use firn_http_client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
 use firn_model::env::Clock;
@@ -195,7 +195,7 @@ async fn read(path: &Path) -> Result<Credentials, Error> {
     let failed = |e: String| wrong(format!("{}: {e}", path.display()));
     let bytes = read_aside(path).await;
     let bytes = bytes.map_err(|e| failed(e.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|e| failed(e.to_string()))
+    json::from_slice(&bytes).map_err(failed)
 }
 
 impl Issuer for Account {

@@ -15,7 +15,7 @@
 use super::signer::{date, signature_header};
 use crate::api::{Api, header_value, wrong};
 use crate::environment::{Variables, of_process};
-use crate::json::answers;
+use crate::json::{self, answers};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use firn_http_client::{Block, HttpSettings, key_of_pem};
@@ -245,8 +245,8 @@ fn end_ms(token: &str) -> Result<i64, Error> {
     };
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims.trim_end_matches('='));
     let claims = claims.map_err(|e| wrong(format!("the token: {e}")))?;
-    let claims: Claims = serde_json::from_slice(&claims)
-        .map_err(|e| wrong(format!("the claims of the token: {e}")))?;
+    let claims: Claims =
+        json::from_slice(&claims).map_err(|e| wrong(format!("the claims of the token: {e}")))?;
     // Far from the ends of the type, whatever it says.
     Ok((claims.exp * 1000.0).clamp(0.0, 1e15) as i64)
 }

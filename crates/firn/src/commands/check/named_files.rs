@@ -4,10 +4,11 @@
 //! with them only when it needs them. What is asked, and in what order, is promtool's.
 
 use crate::settings::config::{Config, read_groups};
-use firn_discovery::{DiscoverySettings, Group};
+use firn_discovery::{DiscoverySettings, Group, read_json_groups};
 use firn_http_client::named_files;
 use firn_http_client::{Auth, HttpSettings, Secret, TlsSettings};
 use firn_ingest::scrape::{JobSettings, check_target};
+use firn_model::yaml;
 use std::path::{Path, PathBuf};
 
 /// Checks what `config` names, files but if `is_syntax_only`. Returns warnings; fails with the
@@ -143,10 +144,10 @@ fn check_group(job: &JobSettings, source: &str, group: &Group) -> Result<(), Str
 
 /// Reads a file of targets.
 fn read_targets(file: &Path) -> Result<Vec<Group>, String> {
-    let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
+    let bytes = named_files::read_any(file).map_err(|e| e.to_string())?;
     let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
     match ending == "json" {
-        true => serde_json::from_str(&text).map_err(|e| e.to_string()),
-        false => read_groups(&text),
+        true => read_json_groups(&bytes),
+        false => read_groups(&yaml::decode(&bytes).map_err(|e| e.to_string())?),
     }
 }

@@ -1,0 +1,230 @@
+//! A tree of JSON into types of serde, by the rules of Go's `encoding/json`.
+//!
+//! A key belongs to the field of that name, or else to the first one whose name differs in case
+//! only. Of equal keys the last one counts; objects under equal keys are one object. `null` is the
+//! zero value of any type. A number is no text, and text is no number.
+
+use super::text::Json;
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer, StringDeserializer};
+use serde::de::{Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+use std::fmt;
+
+/// A value does not fit its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mismatch(String);
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+impl Error for Mismatch {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Mismatch(message.to_string())
+    }
+}
+
+impl IntoDeserializer<'_, Mismatch> for Json {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl Json {
+    fn mismatch(&self, expected: &dyn serde::de::Expected) -> Mismatch {
+        let found = match self {
+            Json::Null => Unexpected::Unit,
+            Json::Bool(is_on) => Unexpected::Bool(*is_on),
+            Json::Number(digits) => {
+                return Mismatch(format!(
+                    "invalid value: number {digits}, expected {expected}"
+                ));
+            }
+            Json::Text(text) => Unexpected::Str(text),
+            Json::List(_) => Unexpected::Seq,
+            Json::Object(_) => Unexpected::Map,
+        };
+        Mismatch::invalid_type(found, expected)
+    }
+
+    fn visit_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        let Json::Number(digits) = &self else {
+            return Err(self.mismatch(&visitor));
+        };
+        if let Ok(number) = digits.parse::<i64>() {
+            return visitor.visit_i64(number);
+        }
+        if let Ok(number) = digits.parse::<u64>() {
+            return visitor.visit_u64(number);
+        }
+        match digits.parse::<f64>() {
+            Ok(number) if number.is_finite() => visitor.visit_f64(number),
+            _ => Err(self.mismatch(&visitor)),
+        }
+    }
+}
+
+/// Methods for the types of whole numbers and of floats.
+macro_rules! deserialize_numbers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+            match self {
+                Json::Null => visitor.visit_u64(0),
+                value => value.visit_number(visitor),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Json {
+    type Error = Mismatch;
+
+    deserialize_numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
+        deserialize_u16 deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(is_on) => visitor.visit_bool(is_on),
+            Json::Number(_) => self.visit_number(visitor),
+            Json::Text(text) => visitor.visit_string(text),
+            Json::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
+            Json::Object(entries) => visitor.visit_map(MapDeserializer::new(entries.into_iter())),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => visitor.visit_bool(false),
+            Json::Bool(is_on) => visitor.visit_bool(is_on),
+            value => Err(value.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => visitor.visit_str(""),
+            Json::Text(text) => visitor.visit_string(text),
+            value => Err(value.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => visitor.visit_none(),
+            value => visitor.visit_some(value),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => Json::List(Vec::new()).deserialize_any(visitor),
+            Json::List(_) => self.deserialize_any(visitor),
+            value => Err(value.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Null => Json::Object(Vec::new()).deserialize_any(visitor),
+            Json::Object(_) => self.deserialize_any(visitor),
+            value => Err(value.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Object(entries) => {
+                Json::Object(by_field(entries, fields)).deserialize_any(visitor)
+            }
+            value => value.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match self {
+            Json::Text(text) => {
+                let name: StringDeserializer<Mismatch> = text.into_deserializer();
+                visitor.visit_enum(name)
+            }
+            Json::Null => {
+                let name: StrDeserializer<'_, Mismatch> = "".into_deserializer();
+                visitor.visit_enum(name)
+            }
+            value => Err(value.mismatch(&visitor)),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+    }
+}
+
+/// The entries under the names of the fields that they belong to, each field once.
+fn by_field(entries: Vec<(String, Json)>, fields: &[&str]) -> Vec<(String, Json)> {
+    let mut found: Vec<(String, Json)> = Vec::new();
+    for (key, value) in entries {
+        let name = field_of(&key, fields).map_or(key, str::to_owned);
+        match found.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, earlier)) => replace(earlier, value),
+            None => found.push((name, value)),
+        }
+    }
+    found
+}
+
+/// The field that a key belongs to.
+fn field_of<'f>(key: &str, fields: &[&'f str]) -> Option<&'f str> {
+    let exact = fields.iter().find(|name| **name == key);
+    let folded = || fields.iter().find(|name| is_equal_folded(name, key));
+    exact.or_else(folded).copied()
+}
+
+/// Whether two names differ in case only. The Kelvin sign is a `k` and the long s an `s`.
+fn is_equal_folded(one: &str, other: &str) -> bool {
+    let fold = |c: char| c.to_uppercase().flat_map(char::to_lowercase);
+    one.chars().flat_map(fold).eq(other.chars().flat_map(fold))
+}
+
+/// Puts a value over an earlier one under an equal key.
+fn replace(earlier: &mut Json, value: Json) {
+    match (earlier, value) {
+        (Json::Object(entries), Json::Object(more)) => entries.extend(more),
+        (Json::Bool(_) | Json::Number(_) | Json::Text(_), Json::Null) => {}
+        (earlier, value) => *earlier = value,
+    }
+}
