@@ -5,6 +5,7 @@
 //! accepted, so that a command line written for Prometheus starts Firn, and are named in a warning;
 //! unknown flags are errors.
 
+mod argument_files;
 mod table;
 
 use crate::settings::Settings;
@@ -108,6 +109,9 @@ pub enum FlagError {
     /// The flag takes no value.
     #[error("flag --{0} takes no value")]
     SurplusValue(&'static str),
+    /// A file of arguments cannot be read.
+    #[error("{0}")]
+    ArgumentFile(String),
     /// Flags of a server, for an agent.
     #[error("The following flag(s) can not be used in agent mode: {0}")]
     ServerOnly(String),
@@ -231,6 +235,7 @@ fn negative(flag: &'static Flag) -> Arg {
 
 /// Reads the arguments behind `firn serve`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagError> {
+    let args = argument_files::expand(args)?;
     let words = std::iter::once("serve".into()).chain(args);
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,

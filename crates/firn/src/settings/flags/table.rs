@@ -4,7 +4,16 @@ use super::{Apply, Effect, Flag};
 use crate::settings::{LogFormat, Settings, listen_address};
 use firn_model::units::{parse_duration, parse_size};
 use firn_wire::remote_write::Version;
-use std::str::FromStr;
+use std::time::Duration;
+
+/// `--query.lookback-delta` if it is not set, or zero.
+const DEFAULT_LOOKBACK: Duration = Duration::from_secs(300);
+
+/// `--alertmanager.notification-batch-size` if it is not set, or zero.
+const DEFAULT_BATCH_ALERTS: usize = 256;
+
+/// The shortest interval between looks for changed files.
+const RELOAD_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// A flag that Firn acts on.
 const fn flag(
@@ -92,7 +101,12 @@ pub const FLAGS: &[Flag] = &[
         "config.auto-reload-interval",
         "DURATION",
         "30s",
-        |s, v| set(&mut s.reload_interval, positive_duration(v)),
+        |s, v| {
+            set(
+                &mut s.reload_interval,
+                duration(v).map(|d| d.max(RELOAD_INTERVAL_MIN)),
+            )
+        },
         "Interval between checks for changed files, with --config.auto-reload. At least 1s.",
     ),
     flag(
@@ -324,7 +338,7 @@ pub const FLAGS: &[Flag] = &[
         "web.search.max-limit",
         "COUNT",
         "10000",
-        |s, v| set(&mut s.search_limit_max, number(v)),
+        |s, v| set(&mut s.search_limit_max, not_negative(v)),
         "Maximum value of the `limit` parameter of the search API (feature `search-api`). 0 means \
          no limit.",
     ),
@@ -354,9 +368,9 @@ pub const FLAGS: &[Flag] = &[
         "rules.max-concurrent-evals",
         "COUNT",
         "4",
-        |s, v| set(&mut s.rule_evaluations_max, count(v)),
+        |s, v| set(&mut s.rule_evaluations_max, number(v)),
         "Maximum number of rules, over all groups, that Firn evaluates concurrently with other \
-         rules of their group.",
+         rules of their group. 0 means that the rules of a group run one after the other.",
     ),
     ignored_switch("scrape.adjust-timestamps", "true"),
     ignored("scrape.timestamp-tolerance", "2ms"),
@@ -372,8 +386,13 @@ pub const FLAGS: &[Flag] = &[
         "alertmanager.notification-batch-size",
         "COUNT",
         "256",
-        |s, v| set(&mut s.notifications_batch_max, count(v)),
-        "Maximum number of alerts in one request to an Alertmanager.",
+        |s, v| {
+            set(
+                &mut s.notifications_batch_max,
+                number(v).map(or_default_batch),
+            )
+        },
+        "Maximum number of alerts in one request to an Alertmanager. 0 means the default.",
     ),
     Flag {
         default: "true",
@@ -387,8 +406,8 @@ pub const FLAGS: &[Flag] = &[
         "query.lookback-delta",
         "DURATION",
         "5m",
-        |s, v| set(&mut s.lookback, positive_duration(v)),
-        "Maximum age of the sample that an instant vector selector returns.",
+        |s, v| set(&mut s.lookback, duration(v).map(or_default_lookback)),
+        "Maximum age of the sample that an instant vector selector returns. 0 means the default.",
     ),
     flag(
         "query.timeout",
@@ -473,39 +492,78 @@ fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-fn duration(text: &str) -> Result<std::time::Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
 
+/// A size with or without a sign. One below zero is no limit.
 fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|e| e.to_string())
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let bytes = parse_size(unsigned).map_err(|e| e.to_string())?;
+    match text.starts_with('-') {
+        true => Ok(0),
+        false => Ok(bytes),
+    }
 }
 
-fn positive_duration(text: &str) -> Result<std::time::Duration, String> {
+fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         d if d.is_zero() => Err(format!("must be greater than 0: {text:?}")),
         d => Ok(d),
     }
 }
 
-/// A whole number from one on. Zero would refuse every query or connection.
-fn count<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
-    match text.parse::<T>() {
-        Ok(n) if n >= T::from(1) => Ok(n),
-        _ => Err(format!("not a whole number greater than 0: {text:?}")),
+/// Zero means the default, as in Prometheus's engine.
+fn or_default_lookback(lookback: Duration) -> Duration {
+    match lookback.is_zero() {
+        true => DEFAULT_LOOKBACK,
+        false => lookback,
     }
 }
 
-/// A whole number, which may be written as Go's flags take it: `5e7`.
-fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
-    let number = text.parse::<f64>().ok();
-    let whole = number.filter(|n| n.fract() == 0.0 && (0.0..=1e15).contains(n));
-    let number = whole.and_then(|n| T::try_from(n as u64).ok());
-    number.ok_or_else(|| format!("not a whole number: {text:?}"))
+fn or_default_batch(alerts: usize) -> usize {
+    match alerts {
+        0 => DEFAULT_BATCH_ALERTS,
+        alerts => alerts,
+    }
+}
+
+/// A whole number as Go's flags read it: as a float, whose fraction is cut off.
+fn integer(text: &str) -> Result<i64, String> {
+    let is_divided = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
+    let digits = if is_divided {
+        text.replace('_', "")
+    } else {
+        text.to_owned()
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number as i64),
+        _ => Err(format!("not a whole number: {text:?}")),
+    }
+}
+
+/// A whole number from one on. Zero would refuse every query or connection.
+fn count<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    let number = integer(text).ok().filter(|number| *number >= 1);
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("not a whole number greater than 0: {text:?}"))
+}
+
+/// A whole number. Below zero it means what zero means.
+fn number<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    let number = T::try_from(integer(text)?.max(0));
+    number.map_err(|_| format!("number too large: {text:?}"))
+}
+
+fn not_negative<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    match integer(text)? {
+        ..0 => Err(format!("must not be negative: {text:?}")),
+        _ => number(text),
+    }
 }
 
 fn level(text: &str) -> Result<tracing::Level, String> {
-    match text {
+    match text.to_lowercase().as_str() {
         "debug" => Ok(tracing::Level::DEBUG),
         "info" => Ok(tracing::Level::INFO),
         "warn" => Ok(tracing::Level::WARN),

@@ -120,6 +120,68 @@ fn flags_not_understood_are_errors() {
 }
 
 #[test]
+fn flags_have_the_values_that_prometheus_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("args.txt");
+    std::fs::write(&file, "--web.enable-lifecycle\n--log.level=warn\n").unwrap();
+    let s = run(&format!("@{}", file.display())).unwrap().settings;
+    assert!(s.enable_lifecycle);
+    assert_eq!(s.log_level, Some(tracing::Level::WARN));
+    for text in ["DEBUG", "Debug", "dEBUG"] {
+        let s = run(&format!("--log.level={text}")).unwrap().settings;
+        assert_eq!(s.log_level, Some(tracing::Level::DEBUG), "{text}");
+    }
+    for (text, want) in [
+        ("5e7", 50_000_000),
+        ("1_000", 1000),
+        ("1.9", 1),
+        ("+7", 7),
+        ("12.5e1", 125),
+    ] {
+        let s = run(&format!("--query.max-samples={text}"))
+            .unwrap()
+            .settings;
+        assert_eq!(s.query_samples_max, want, "{text}");
+    }
+    for text in ["", "0x10", "inf", "nan", "1__0", "_1", "1e400", "5s"] {
+        assert!(
+            run(&format!("--query.max-samples={text}")).is_err(),
+            "{text}"
+        );
+    }
+    for (text, seconds) in [("0s", 300), ("0", 300), ("1h30m", 5400), ("1d", 86400)] {
+        let s = run(&format!("--query.lookback-delta={text}"))
+            .unwrap()
+            .settings;
+        assert_eq!(s.lookback, Duration::from_secs(seconds), "{text}");
+    }
+    for (text, bytes) in [
+        ("1KB", 1024),
+        ("1KiB", 1024),
+        ("1.5GB", 3 << 29),
+        ("+5B", 5),
+        ("-1GB", 0),
+    ] {
+        let line = run(&format!("--storage.tsdb.retention.size={text}")).unwrap();
+        assert_eq!(line.settings.retention_size, Some(bytes), "{text}");
+    }
+    let s = run("--config.auto-reload-interval=0s --alertmanager.notification-batch-size=0");
+    let s = s.unwrap().settings;
+    assert_eq!(
+        (s.reload_interval.as_secs(), s.notifications_batch_max),
+        (1, 256)
+    );
+    let s = run("--rules.max-concurrent-evals=0 --storage.remote.read-sample-limit=-1");
+    let s = s.unwrap().settings;
+    assert_eq!((s.rule_evaluations_max, s.remote_read_samples_max), (0, 0));
+    let e = run("--web.search.max-limit=-1").unwrap_err();
+    assert_eq!(
+        e,
+        "flag --web.search.max-limit: must not be negative: \"-1\""
+    );
+}
+
+#[test]
 fn flags_that_are_nearly_right_are_guessed() {
     let hint = |args: &str| {
         let words = args.split_whitespace().map(OsString::from);
