@@ -15,7 +15,7 @@ use bytes::Bytes;
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use ring::rand::SystemRandom;
 use serde::Deserialize;
 use serde_json::json;
@@ -45,9 +45,11 @@ const TOKEN_BYTES_MAX: u64 = 1 << 20;
 
 /// Text as a form and a query hold it.
 pub fn form_encode(text: &str) -> String {
-    utf8_percent_encode(text, FORM)
-        .to_string()
-        .replace("%20", "+")
+    form_encode_bytes(text.as_bytes())
+}
+
+fn form_encode_bytes(bytes: &[u8]) -> String {
+    percent_encode(bytes, FORM).to_string().replace("%20", "+")
 }
 
 /// Makes the `Authorization` header.
@@ -73,54 +75,52 @@ impl Authorizer {
 
     /// The header, if there is to be one.
     pub(super) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
-        let text = match &self.auth {
+        let value = match &self.auth {
             Auth::None => return Ok(None),
             Auth::Basic { username, password } => {
                 let user = reveal_optional(username, "basic auth username").await?;
                 let password = reveal_optional(password, "basic auth password").await?;
-                basic(&user, &password)
+                basic(&user, &password).into_bytes()
             }
             Auth::Credentials {
                 scheme,
                 credentials,
             } => {
                 let credentials = reveal_optional(credentials, "authorization credentials").await?;
-                format!("{scheme} {credentials}")
+                [scheme.as_bytes(), b" ", &credentials].concat()
             }
             Auth::OAuth2(settings) => match &self.tokens {
-                Some(tokens) => tokens.header(settings).await?,
+                Some(tokens) => tokens.header(settings).await?.into_bytes(),
                 None => return Ok(None),
             },
-            Auth::Exec(settings) => self.of_program.header(settings).await?,
+            Auth::Exec(settings) => self.of_program.header(settings).await?.into_bytes(),
         };
-        let mut value = HeaderValue::from_str(text.trim_end())
+        let mut value = HeaderValue::from_bytes(value.trim_ascii_end())
             .map_err(|_| Error::unavailable("credentials are not fit for a header"))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
 }
 
-/// The header for `user:password` of a URL, with escapes.
+/// Returns the `Authorization` header for the `user:password` of a URL, which are percent-encoded.
 pub(super) fn basic_of_url(user: &str) -> Result<HeaderValue, Error> {
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let decode = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let decode = |text| percent_decode_str(text).collect::<Vec<u8>>();
     let text = basic(&decode(user), &decode(password));
     HeaderValue::from_str(&text)
         .map_err(|_| Error::unavailable("credentials are not fit for a header"))
 }
 
-fn basic(user: &str, password: &str) -> String {
-    format!(
-        "Basic {}",
-        BASE64_STANDARD.encode(format!("{user}:{password}"))
-    )
+fn basic(user: &[u8], password: &[u8]) -> String {
+    let pair = [user, b":", password].concat();
+    format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
 /// How a client shows who it is.
 #[derive(Clone, Copy)]
 enum Proof<'p> {
-    SecretInHeader(&'p str),
-    SecretInForm(&'p str),
+    SecretInHeader(&'p [u8]),
+    SecretInForm(&'p [u8]),
     Statement(&'p str),
 }
 
@@ -128,7 +128,7 @@ enum Proof<'p> {
 fn statement(
     settings: &OAuth2Settings,
     assertion: &Assertion,
-    key: &str,
+    key: &[u8],
 ) -> Result<String, String> {
     let or = |text: &str, other: &str| match text {
         "" => other.to_owned(),
@@ -151,12 +151,7 @@ fn statement(
     for (name, value) in assertion.claims.as_object().into_iter().flatten() {
         claims[name] = value.clone();
     }
-    sign(
-        &claims,
-        key.as_bytes(),
-        &assertion.key_id,
-        assertion.algorithm,
-    )
+    sign(&claims, key, &assertion.key_id, assertion.algorithm)
 }
 
 /// A token and when to ask for the next.
@@ -164,7 +159,7 @@ fn statement(
 struct Token {
     header: String,
     /// The secret that it was bought with.
-    secret: String,
+    secret: Vec<u8>,
     end: Option<Instant>,
 }
 
@@ -212,7 +207,7 @@ impl Tokens {
         Ok(header)
     }
 
-    async fn buy(&self, settings: &OAuth2Settings, secret: String) -> Result<Token, Error> {
+    async fn buy(&self, settings: &OAuth2Settings, secret: Vec<u8>) -> Result<Token, Error> {
         let (status, body) = match &settings.assertion {
             None => self.ask_with_secret(settings, &secret).await?,
             Some(assertion) => {
@@ -254,7 +249,7 @@ impl Tokens {
     async fn ask_with_secret(
         &self,
         settings: &OAuth2Settings,
-        secret: &str,
+        secret: &[u8],
     ) -> Result<(StatusCode, Vec<u8>), Error> {
         match self.ask(settings, Proof::SecretInHeader(secret)).await? {
             (status, _) if !status.is_success() => {
@@ -282,30 +277,30 @@ impl Tokens {
         // What the config says goes before the grant, as upstream has it.
         let params = &settings.endpoint_params;
         let grant = params.get("grant_type").map_or(grant, String::as_str);
-        let mut pairs = vec![("grant_type", grant)];
+        let mut pairs = vec![("grant_type", grant.as_bytes())];
         let scopes = settings.scopes.join(" ");
         if !scopes.is_empty() {
-            pairs.push(("scope", &scopes));
+            pairs.push(("scope", scopes.as_bytes()));
         }
         let others = params.iter().filter(|(name, _)| *name != "grant_type");
-        pairs.extend(others.map(|(name, value)| (name.as_str(), value.as_str())));
+        pairs.extend(others.map(|(name, value)| (name.as_str(), value.as_bytes())));
         let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, form_type)]);
         match proof {
             Proof::SecretInHeader(secret) => {
-                let (id, secret) = (form_encode(&settings.client_id), form_encode(secret));
-                let value = HeaderValue::from_str(&basic(&id, &secret));
+                let (id, secret) = (form_encode(&settings.client_id), form_encode_bytes(secret));
+                let value = HeaderValue::from_str(&basic(id.as_bytes(), secret.as_bytes()));
                 headers.insert(AUTHORIZATION, value.map_err(|e| failed(e.to_string()))?);
             }
             Proof::SecretInForm(secret) => {
-                pairs.push(("client_id", &settings.client_id));
+                pairs.push(("client_id", settings.client_id.as_bytes()));
                 pairs.push(("client_secret", secret));
             }
-            Proof::Statement(statement) => pairs.push(("assertion", statement)),
+            Proof::Statement(statement) => pairs.push(("assertion", statement.as_bytes())),
         }
         let form: Vec<String> = pairs
             .iter()
-            .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
+            .map(|(name, value)| format!("{}={}", form_encode(name), form_encode_bytes(value)))
             .collect();
         let uri = settings.token_url.parse();
         let uri = uri.map_err(|e| failed(format!("{e}")))?;

@@ -208,11 +208,13 @@ impl HttpClient {
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| Error::unavailable(format!("{name:?} is not a valid header name")))?;
             for value in values {
-                let text = match value {
-                    HeaderValueSource::Plain(text) => text.clone(),
-                    HeaderValueSource::Secret(secret) => secret::reveal(secret, "header").await?,
+                let bytes = match value {
+                    HeaderValueSource::Plain(text) => text.clone().into_bytes(),
+                    HeaderValueSource::Secret(secret) => {
+                        secret::reveal_bytes(secret, "header").await?
+                    }
                 };
-                let value = HeaderValue::from_str(&text).map_err(|_| {
+                let value = HeaderValue::from_bytes(&bytes).map_err(|_| {
                     Error::unavailable(format!("header {name} has an invalid value"))
                 })?;
                 headers.append(name.clone(), value);

@@ -14,23 +14,35 @@ pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a secret that is a text; the white space around that in a file does not count.
-pub async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
+/// Reads a secret that need not be UTF-8: a header takes any bytes. The white space around that in
+/// a file does not count.
+pub(super) async fn reveal_bytes(secret: &Secret, what: &str) -> Result<Vec<u8>, Error> {
     let bytes = bytes_of(secret)
         .await
         .map_err(|e| Error::unavailable(format!("unable to read {what}: {e}")))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::unavailable(format!("unable to read {what}: not UTF-8")))?;
     Ok(match secret {
-        Secret::Inline(_) => text,
-        Secret::File(_) => text.trim().to_owned(),
+        Secret::Inline(_) => bytes,
+        Secret::File(_) => trimmed(&bytes).to_vec(),
     })
 }
 
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    match str::from_utf8(bytes) {
+        Ok(text) => text.trim().as_bytes(),
+        Err(_) => bytes.trim_ascii(),
+    }
+}
+
+/// Reads a secret that is a text; the white space around that in a file does not count.
+pub async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
+    String::from_utf8(reveal_bytes(secret, what).await?)
+        .map_err(|_| Error::unavailable(format!("unable to read {what}: not UTF-8")))
+}
+
 /// Reads a secret that need not be set: empty without one.
-pub(super) async fn reveal_optional(secret: &Option<Secret>, what: &str) -> Result<String, Error> {
+pub(super) async fn reveal_optional(secret: &Option<Secret>, what: &str) -> Result<Vec<u8>, Error> {
     match secret {
-        Some(secret) => reveal(secret, what).await,
-        None => Ok(String::new()),
+        Some(secret) => reveal_bytes(secret, what).await,
+        None => Ok(Vec::new()),
     }
 }

@@ -3,6 +3,7 @@
 mod server;
 mod wire;
 
+use super::auth::Authorizer;
 use super::*;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -142,6 +143,29 @@ async fn files_that_change_are_read_again() {
         heads.contains("authorization: Bearer second\r\n"),
         "{heads}"
     );
+}
+
+#[tokio::test]
+async fn secrets_in_files_are_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret");
+    std::fs::write(&path, b" caf\xe9\r\n").unwrap();
+    let secret = || Some(Secret::File(path.clone()));
+    let basic = Auth::Basic {
+        username: inline("u"),
+        password: secret(),
+    };
+    let bearer = Auth::Credentials {
+        scheme: "Bearer".into(),
+        credentials: secret(),
+    };
+    for (auth, want) in [
+        (basic, b"Basic dTpjYWbp".as_slice()),
+        (bearer, b"Bearer caf\xe9"),
+    ] {
+        let header = Authorizer::new(&auth).header().await.unwrap().unwrap();
+        assert_eq!(header.as_bytes(), want, "{auth:?}");
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ pub mod error;
 pub mod exemplar;
 pub mod fingerprint;
 pub mod go_float;
+pub mod go_time;
 pub mod histogram;
 pub mod kahan;
 pub mod label_code;

@@ -15,11 +15,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::ApiError;
 pub(super) use client::post;
 use firn_mirror::api::label_values;
+use firn_model::go_time::parse_rfc3339;
 use firn_model::units::parse_duration;
 use std::process::ExitCode;
 use std::time::Duration;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The span of a range query that names no start, as in promtool.
 const RANGE_SECONDS: f64 = 300.0;
@@ -298,9 +298,9 @@ fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryE
     {
         return Ok(Some(seconds));
     }
-    match OffsetDateTime::parse(text, &Rfc3339) {
-        Ok(time) => Ok(Some(time.unix_timestamp_nanos() as f64 / 1e9)),
-        Err(_) => Err(QueryError::Time {
+    match parse_rfc3339(text) {
+        Some(nanos) => Ok(Some(nanos as f64 / 1e9)),
+        None => Err(QueryError::Time {
             what,
             text: text.to_owned(),
         }),

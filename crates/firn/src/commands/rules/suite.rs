@@ -1,13 +1,12 @@
 //! Files of tests of rules, in promtool's format.
 
+use firn_model::go_time::parse_rfc3339;
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
 use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{self, Entry, Node, Value, YamlError};
 use std::time::Duration;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The evaluation interval of a file that has none.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -266,6 +265,6 @@ fn time_of(node: &Node) -> Result<TimestampMs, YamlError> {
         return Ok((seconds * 1e3).round() as i64);
     }
     let cannot = || node.error(format!("cannot parse {text:?} to a valid timestamp"));
-    let time = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| cannot())?;
-    i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).map_err(|_| cannot())
+    let nanos = parse_rfc3339(&text).ok_or_else(cannot)?;
+    i64::try_from(nanos.div_euclid(1_000_000)).map_err(|_| cannot())
 }

@@ -7,14 +7,13 @@ use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::go_time::parse_rfc3339;
 use firn_model::rounded::{bytes, counted};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_storage::import::Imported;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 const EXIT_CODES: &str = "Exit code: 0 if everything was copied, 1 if some data was damaged and is \
                           missing, 2 on failure.";
@@ -383,6 +382,5 @@ pub fn parse_time(text: &str) -> Option<TimestampMs> {
     if let Ok(seconds) = text.parse::<f64>() {
         return seconds.is_finite().then(|| (seconds * 1e3).round() as i64);
     }
-    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).ok()
+    i64::try_from(parse_rfc3339(text)?.div_euclid(1_000_000)).ok()
 }
