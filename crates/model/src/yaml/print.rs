@@ -117,14 +117,14 @@ impl Printer {
     }
 
     fn scalar(&mut self, text: &str, plain: bool, indent: usize, place: Place) {
-        match plain && !text.contains('\n') {
+        // A scalar that stood in brackets or on its own may need quotes elsewhere.
+        match plain && (text.is_empty() || stands_plain(text, place)) {
             true => self.folded(text, (place != Place::Key).then_some(indent + 2)),
             false => self.text(text, indent, place),
         }
     }
 
     fn text(&mut self, text: &str, indent: usize, place: Place) {
-        let is_shown = |c: char| c == '\n' || !c.is_control() && c != '\u{feff}';
         if text.contains('\n') && place == Place::Block && text.chars().all(is_shown) {
             return self.literal(text, indent + 2);
         }
@@ -190,6 +190,11 @@ fn item_indent(item: &Node, indent: usize) -> usize {
     }
 }
 
+/// Whether a character needs no escape.
+fn is_shown(c: char) -> bool {
+    c == '\n' || !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
+}
+
 fn escape(c: char, out: &mut String) {
     match c {
         '"' => out.push_str("\\\""),
@@ -199,6 +204,9 @@ fn escape(c: char, out: &mut String) {
         '\r' => out.push_str("\\r"),
         '\0' => out.push_str("\\0"),
         '\u{feff}' => out.push_str("\\uFEFF"),
+        '\u{85}' => out.push_str("\\N"),
+        '\u{2028}' => out.push_str("\\L"),
+        '\u{2029}' => out.push_str("\\P"),
         c if c.is_control() => write!(out, "\\x{:02X}", c as u32).expect("to a string"),
         c => out.push(c),
     }
@@ -228,7 +236,7 @@ fn stands_plain(text: &str, place: Place) -> bool {
             ',' | '?' | '[' | ']' | '{' | '}' => place != Place::OneLine,
             ':' => place != Place::OneLine && !is_space(rest.peek().copied()),
             '#' => before != Some(' '),
-            c => !c.is_control() && c != '\u{feff}',
+            c => is_shown(c) && c != '\n',
         };
         if !stands {
             return false;
@@ -288,6 +296,7 @@ mod tests {
             "a:\n  b:\n  - c\n  - d: 1\n    e:\n    - x\n  f: {}\ng: []\n",
         );
         check("[[a, b], c]", "- - a\n  - b\n- c\n");
+        check("a: [-, -1, ~]", "a:\n- '-'\n- -1\n- ~\n");
         check(
             "x: {source_labels: ['a b', 'c,d']}",
             "x:\n  source_labels: [a b, 'c,d']\n",
@@ -315,6 +324,8 @@ mod tests {
             ("a\tb", "\"a\\tb\""),
             (";", ";"),
             (",", "','"),
+            ("a\u{2028}b", "\"a\\Lb\""),
+            ("---", "'---'"),
             ("a #b", "'a #b'"),
             ("true|yes", "true|yes"),
         ] {
