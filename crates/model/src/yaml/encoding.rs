@@ -1,6 +1,6 @@
 //! Bytes of a file into text: UTF-8, or UTF-16 with a byte order mark; no control characters.
 
-use super::{Place, YamlError};
+use super::node::{Place, YamlError};
 use std::borrow::Cow;
 
 /// The text of a YAML file. UTF-16 begins with a byte order mark; anything else is UTF-8.

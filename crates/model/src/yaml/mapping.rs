@@ -3,7 +3,7 @@
 //! Upstream assigns the values of a merge key to the fields of a struct, or adds them to a map. A
 //! map refuses a value that is there already, so such entries are marked (`has_rival`).
 
-use super::{Dialect, Entry, Node, Place, Value, YamlError};
+use super::node::{Dialect, Entry, Node, Place, Value, YamlError};
 use std::collections::HashMap;
 
 /// A key as the document has it.

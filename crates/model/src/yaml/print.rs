@@ -5,8 +5,8 @@
 //! something else without them; a text of several lines is a literal; long lines break at spaces.
 //! Facts are from the emitter of libyaml.
 
+use super::node::{Node, Value};
 use super::scalar::{Scalar, resolve};
-use super::{Node, Value};
 use std::fmt::Write;
 
 /// Columns behind which a line breaks at its next space.

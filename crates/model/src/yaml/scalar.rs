@@ -3,7 +3,7 @@
 //! A quoted scalar is text and nothing else. One without quotes may be nothing, a boolean, a whole
 //! number (decimal, hexadecimal, octal or binary, with underscores) or a number; a date is text.
 
-use super::{Node, Value};
+use super::node::{Node, Value};
 
 /// What a scalar is.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@
 mod properties;
 mod scalars;
 
-use super::{Dialect, Place, YamlError};
+use super::node::{Dialect, Place, YamlError};
 use std::collections::VecDeque;
 
 /// Most characters between the beginning of a key and its `:`.

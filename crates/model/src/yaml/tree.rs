@@ -4,9 +4,9 @@
 //! anchor's node, and the copies count for [`NODES_MAX`] too.
 
 use super::mapping::{Key, MappingBuilder, WANTS_MAPPING};
+use super::node::{DEPTH_MAX, Dialect, NODES_MAX, Node, Place, Value, YamlError};
 use super::scalar::{Scalar, resolve};
 use super::scanner::{Scanner, Token, TokenKind};
-use super::{DEPTH_MAX, Dialect, NODES_MAX, Node, Place, Value, YamlError};
 use std::collections::HashMap;
 
 /// What the tags of YAML's own types begin with.
