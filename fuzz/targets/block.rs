@@ -67,7 +67,10 @@ fn check(index: &[u8], data: &[u8], meta: Option<&str>) {
     let dir = Path::new("block");
     sim.env.disk.create_dir_all(dir).expect("the disk is sound");
     let meta = meta.map(|meta| ("meta.json", meta.as_bytes()));
-    for (name, bytes) in [("index", index), ("data-000", data)].into_iter().chain(meta) {
+    for (name, bytes) in [("index", index), ("data-000", data)]
+        .into_iter()
+        .chain(meta)
+    {
         sim.disk.overwrite(&dir.join(name), bytes);
     }
     let cache = Arc::new(BlockCache::new(16 << 20));
