@@ -8,8 +8,8 @@
 //!   -> Route (proxies) -> TCP
 //! ```
 //!
-//! Invariant: credentials are sent to the requested host and its subdomains alone, whatever they
-//! redirect to. Deadlines are the caller's: dropping a future ends the request.
+//! Invariant: credentials are sent to the requested host and port, and to the same host over TLS,
+//! whatever they redirect to. Deadlines are the caller's: dropping a future ends the request.
 //!
 //! [`named_files`] reads the files that a config names, and [`MemoryShare`] bounds the memory of
 //! bodies; both are here because every user of the client needs them.

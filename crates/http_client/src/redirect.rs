@@ -5,8 +5,7 @@
 //! | 301, 302, 303 | GET without a body |
 //! | 307, 308 | the same method and body |
 //!
-//! Invariant: a request that has left the first host and its subdomains has no credentials, and
-//! gets none back.
+//! Invariant: a request that has left the first server has no credentials, and gets none back.
 
 use super::auth::basic_of_url;
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use hyper::header::{
 use hyper::{Method, Request, StatusCode, Uri};
 use percent_encoding::percent_decode;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 /// Requests that are sent for one, as in Go.
 pub(super) const REQUESTS_MAX: usize = 10;
@@ -110,7 +109,7 @@ impl Hop {
                 .iter()
                 .for_each(|name| drop(self.headers.remove(name)));
         }
-        if self.is_trusted && !is_same_or_subdomain(&next, &self.first) {
+        if self.is_trusted && !is_same_server(&next, &self.first) {
             self.is_trusted = false;
             SENSITIVE
                 .iter()
@@ -133,15 +132,14 @@ impl Hop {
     }
 }
 
-fn is_same_or_subdomain(uri: &Uri, parent: &Uri) -> bool {
+/// Whether `uri` is served by the server of `first`: the same host and port, or the same host over
+/// TLS.
+fn is_same_server(uri: &Uri, first: &Uri) -> bool {
     let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
-    let (host, parent) = (host(uri), host(parent));
-    let is_address = |host: &str| host.contains([':', '%']) || host.parse::<IpAddr>().is_ok();
-    host == parent
-        || !is_address(&host)
-            && host
-                .strip_suffix(&parent)
-                .is_some_and(|rest| rest.ends_with('.'))
+    let is_secure = |uri: &Uri| uri.scheme_str() == Some("https");
+    let default_port = |uri: &Uri| if is_secure(uri) { 443 } else { 80 };
+    let port = |uri: &Uri| uri.port_u16().unwrap_or(default_port(uri));
+    host(uri) == host(first) && (is_secure(uri) || port(uri) == port(first))
 }
 
 /// `uri` without user and password, and those.

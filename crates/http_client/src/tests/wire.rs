@@ -75,7 +75,7 @@ async fn responses_of_http1_are_read_as_go_reads_them() {
 const KEPT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nm 1\n";
 
 /// Sends two requests, the second with `method` and `headers`, to a server whose first connection
-/// answers the second one with `last` and ends: whether it was answered, and how many requests came.
+/// answers the second one with `last` and ends: whether it was answered, and the count of requests.
 async fn reuse(method: &Method, headers: &HeaderMap, last: &'static [u8]) -> (bool, usize) {
     let server = scripted(vec![vec![KEPT, last], vec![KEPT]]).await;
     let client = HttpClient::new(HttpSettings::default());
