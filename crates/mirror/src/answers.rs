@@ -1,11 +1,11 @@
-//! Judged answers: what a reference system says to given expressions over given data, kept in a
-//! file, and how another system is held against it.
+//! Recorded answers: the responses of a reference system to a list of queries over test data, kept
+//! in a file, and the comparison of another system's responses with them.
 //!
-//! Remote write 1.0 carries no start timestamps, so data that has some is shown to the system,
-//! which scrapes it.
+//! Remote write 1.0 carries no start timestamps, so data that has them is exposed on a target,
+//! which the system scrapes.
 //!
-//! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`; the
-//! lines are compressed with gzip.
+//! Each line of the file is `{"ask": {endpoint, query, times}, "answer": JSON of the reference}`.
+//! The file is compressed with gzip.
 
 pub mod data;
 pub mod expressions;
@@ -36,42 +36,46 @@ use std::io::{Read, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Data time of one request: well inside what receivers accept behind their newest sample.
+/// Time range of the samples in one write request. It is well inside the out-of-order window that
+/// receivers accept behind their newest sample.
 const REQUEST_SPAN_MS: i64 = 300_000;
 
-/// How far a value may be from the reference's where it need not have the same bits.
+/// Tolerance for values that need not be bit-identical to those of the reference, because their
+/// computation rounds.
 const ROUNDED: Values = Values::Numbers(Tolerance {
     relative: 1e-12,
     absolute: 0.0,
     ulps: 0,
 });
 
-/// A query and what the reference said.
+/// A query and the response of the reference system to it; one line of the file of recorded
+/// answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// What was asked.
+    /// The query that was sent to the reference system.
     pub ask: Ask,
-    /// The whole answer.
+    /// The complete JSON response, including its status and any warnings.
     pub answer: Value,
 }
 
 impl Recorded {
-    /// The line of the file.
+    /// Encodes the query and its answer as one line of the file, without a line break.
     pub fn to_line(&self) -> String {
         json!({ "ask": self.ask.to_json(), "answer": self.answer }).to_string()
     }
 
-    /// The file of `all`.
+    /// Encodes `all` as a gzip-compressed file with one line per recorded answer.
     pub fn pack(all: &[Recorded]) -> Result<Vec<u8>, MirrorError> {
         packed(all.iter().map(Recorded::to_line))
     }
 
-    /// Reads a file. Fails with the number of the first line that cannot be read.
+    /// Decodes a gzip-compressed file. Fails with the number of the first line that is malformed.
     pub fn unpack(file: &[u8]) -> Result<Vec<Recorded>, MirrorError> {
         Self::parse_lines(&unpacked(file)?)
     }
 
-    /// Reads the lines of a file. Fails with the number of the first that cannot be read.
+    /// Parses the lines of an uncompressed file. Fails with the number of the first line that is
+    /// malformed.
     fn parse_lines(text: &str) -> Result<Vec<Recorded>, MirrorError> {
         let parse = |(number, line): (usize, &str)| {
             let mut value: Value = serde_json::from_str(line).unwrap_or_default();
@@ -88,7 +92,7 @@ impl Recorded {
     }
 }
 
-/// A file of lines.
+/// Compresses `lines` with gzip, each followed by a line break.
 fn packed(mut lines: impl Iterator<Item = String>) -> Result<Vec<u8>, MirrorError> {
     let mut file = GzEncoder::new(Vec::new(), Compression::best());
     let written = lines.try_for_each(|line| file.write_all((line + "\n").as_bytes()));
@@ -96,7 +100,7 @@ fn packed(mut lines: impl Iterator<Item = String>) -> Result<Vec<u8>, MirrorErro
     packed.map_err(|e| MirrorError::Usage(format!("answers cannot be packed: {e}")))
 }
 
-/// The lines of a file.
+/// Decompresses a file that [`packed`] wrote and returns its lines as one text.
 fn unpacked(file: &[u8]) -> Result<String, MirrorError> {
     let mut text = String::new();
     let read = GzDecoder::new(file).read_to_string(&mut text);
@@ -104,7 +108,8 @@ fn unpacked(file: &[u8]) -> Result<String, MirrorError> {
     Ok(text)
 }
 
-/// Sends `data` to the system at `base` by remote write.
+/// Sends `data` to the remote-write endpoint of the system at `base`, in batches that receivers
+/// accept in order.
 pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
     let url = format!("{}/api/v1/write", base.trim_end_matches('/'));
     let connection = Connection::new(&url);
@@ -118,13 +123,14 @@ pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
     Ok(())
 }
 
-/// How long a system may take to scrape what it is shown.
+/// How long a system may take until it has scraped the exposed data.
 const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Pause between two looks.
+/// Pause between two checks of whether the data has been scraped.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Shows `data` to every system that scrapes `address`.
+/// Exposes `data` in the Prometheus protobuf format on `address`, for as long as the returned
+/// target lives.
 pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     let body = exposition::encode(data);
     Target::start(address, move |_, stream| {
@@ -132,8 +138,8 @@ pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     })
 }
 
-/// Waits until the system at `base`, which need not run yet, has scraped `data`. One scrape is seen
-/// whole or not at all.
+/// Waits until the system at `base`, which may not be running yet, has scraped `data`. A scrape
+/// becomes visible as a whole, so it is enough to query one series. Fails after [`SCRAPED_WITHIN`].
 pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
     let newest = data.series.first().and_then(|(labels, samples)| {
         Some(Ask::Instant {
@@ -160,12 +166,12 @@ pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
     }
 }
 
-/// How often each query is asked while answers are recorded.
+/// How often each query is sent while answers are recorded, to find answers that vary.
 const ASKED_TIMES: usize = 10;
 
-/// What the system at `base` says to each of `asks`. Left out is what it does not always answer
-/// alike: Prometheus walks maps of Go in no order, and which series of a range it takes or names
-/// first may hang on that.
+/// Returns the response of the system at `base` to each of `asks`. Queries with varying answers are
+/// left out: Prometheus iterates over Go maps in random order, which can determine the series that
+/// a range query selects or names first in an error.
 pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> {
     let client = Client::new(base);
     let mut recorded = Vec::new();
@@ -178,7 +184,7 @@ pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> 
     Ok(recorded)
 }
 
-/// Whether the system goes on saying `answer`.
+/// Returns whether the system repeats `answer` each time the query is sent again.
 fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, MirrorError> {
     if names_a_pair_of_a_range(ask, answer) {
         return Ok(false);
@@ -193,8 +199,8 @@ fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, Mirro
     Ok(true)
 }
 
-/// Asks the systems at `reference` and `base` alike and says where the second differs from what the
-/// first always says.
+/// Sends the same queries to the systems at `reference` and `base` and returns the differences.
+/// Queries to which the reference gives varying answers are ignored.
 pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>, MirrorError> {
     let (reference, client) = (Client::new(reference), Client::new(base));
     let mut failures = Vec::new();
@@ -212,19 +218,19 @@ pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>
     Ok(failures)
 }
 
-/// Whether an error names two series of a range query that should be one: which comes first is the
-/// order of a map.
+/// Returns whether the answer to a range query is an error about two series with the same labels.
+/// Which of the two it names first depends on the iteration order of a map.
 fn names_a_pair_of_a_range(ask: &Ask, answer: &Value) -> bool {
     let error = answer["error"].as_str().unwrap_or_default();
     matches!(ask, Ask::Range { .. }) && error.starts_with("found duplicate series")
 }
 
-/// A query that another system answers in another way than the reference.
+/// A query whose answer from another system differs from that of the reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What was asked.
+    /// The query that was sent to both systems.
     pub ask: Ask,
-    /// Where the answers first differ.
+    /// Description of the first difference between the answers.
     pub difference: String,
 }
 
@@ -234,7 +240,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Asks the system at `base` what the reference was asked and says where it differs.
+/// Sends every recorded query to the system at `base` and returns the answers that differ from the
+/// recorded ones.
 pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorError> {
     let client = Client::new(base);
     let mut failures = Vec::new();
@@ -250,8 +257,9 @@ pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorEr
     Ok(failures)
 }
 
-/// What an answer to `ask` is held to: the same bits, unless values of many series are added up or
-/// functions are called whose last bit is their library's choice; an order where PromQL has one.
+/// Returns the rules by which answers to `ask` are compared. Values must be bit-identical unless
+/// the expression adds up values of many series or calls functions whose last bit depends on the
+/// maths library. The order of elements counts where PromQL defines one.
 pub fn rules(ask: &Ask) -> Rules {
     let parsed = parser::parse(ask.expression(), Features::ALL);
     let rounds = parsed.as_ref().is_ok_and(may_round);
@@ -263,7 +271,8 @@ pub fn rules(ask: &Ask) -> Rules {
     }
 }
 
-/// Where `actual` first differs from `expected`, in words. What is no answer of the API is text.
+/// Describes the first difference between `actual` and `expected`, or returns `None` if they are
+/// equal. Values that are not answers of the query API are compared as JSON.
 fn difference(expected: &Value, actual: &Value, rules: Rules) -> Option<String> {
     let (e, a) = (expected.to_string(), actual.to_string());
     match (Answer::parse(e.as_bytes()), Answer::parse(a.as_bytes())) {
@@ -322,7 +331,8 @@ fn is_transcendental(function: FunctionId) -> bool {
     )
 }
 
-/// Whether the elements of an instant vector have an order.
+/// Returns whether PromQL defines the order of the elements of the instant vector that `expr`
+/// returns.
 pub fn has_order(expr: &Expr) -> bool {
     match &expr.without_parens().kind {
         ExprKind::Call(call) => matches!(

@@ -1,4 +1,7 @@
-//! Asks the HTTP API of a Prometheus-compatible system.
+//! Client of the HTTP API of a Prometheus-compatible system.
+//!
+//! It sends queries and metadata requests below `/api/v1` and returns their responses unparsed or
+//! as JSON. Comparing responses is left to the callers.
 
 use crate::error::MirrorError;
 use firn_model::sample::TimestampMs;
@@ -7,57 +10,58 @@ use std::io::Read;
 use std::time::Duration;
 use ureq::tls::TlsConfig;
 
-/// How long an answer may take.
+/// Default timeout of a request, including the reading of its response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Connections that are kept between requests: there are as many as threads ask at once. ureq keeps
-/// three, and opens any other anew for each request.
+/// Maximum number of idle connections that are kept for reuse: one per thread that sends requests
+/// concurrently. By default ureq keeps three and opens a new connection for every other request.
 const IDLE_CONNECTIONS_MAX: usize = 256;
 
-/// A query.
+/// A request about a PromQL expression: an instant query, a range query, or a request about its
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// At one moment.
+    /// Instant query: evaluates the expression at one time.
     Instant {
-        /// The PromQL text.
+        /// The PromQL expression, as sent to the system.
         expression: String,
-        /// When.
+        /// Evaluation time in milliseconds since the epoch.
         time_ms: TimestampMs,
     },
-    /// At every step of a range.
+    /// Range query: evaluates the expression at every step of a range.
     Range {
-        /// The PromQL text.
+        /// The PromQL expression, as sent to the system.
         expression: String,
-        /// The first step.
+        /// Time of the first step in milliseconds since the epoch.
         start_ms: TimestampMs,
-        /// The bound of the last step.
+        /// Inclusive upper bound of the steps in milliseconds since the epoch.
         end_ms: TimestampMs,
-        /// Time between steps.
+        /// Time between two steps in milliseconds.
         step_ms: i64,
     },
-    /// What the system reads in it, without data.
+    /// Request about the expression itself, for which the system reads no data.
     Text {
-        /// How to ask.
+        /// Whether to request the syntax tree or the formatted text.
         form: Form,
-        /// The PromQL text.
+        /// The PromQL expression, as sent to the system.
         expression: String,
     },
 }
 
-/// What to say of a text.
+/// The form in which a system returns a parsed expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Its syntax tree.
+    /// The syntax tree as JSON, from `/api/v1/parse_query`.
     Parsed,
-    /// The text with line breaks.
+    /// The formatted text with line breaks, from `/api/v1/format_query`.
     Formatted,
 }
 
 impl Form {
-    /// Both.
+    /// Both forms, in the order in which they are requested.
     pub const ALL: [Form; 2] = [Form::Parsed, Form::Formatted];
 
-    /// The endpoint below `/api/v1`.
+    /// Returns the path of the endpoint below `/api/v1`.
     pub fn endpoint(self) -> &'static str {
         match self {
             Form::Parsed => "parse_query",
@@ -67,7 +71,7 @@ impl Form {
 }
 
 impl Ask {
-    /// The PromQL text.
+    /// Returns the PromQL expression, whichever kind of request this is.
     pub fn expression(&self) -> &str {
         match self {
             Ask::Instant { expression, .. }
@@ -76,7 +80,7 @@ impl Ask {
         }
     }
 
-    /// The endpoint below `/api/v1` and the parameters.
+    /// Returns the path of the endpoint below `/api/v1` and the request's parameters.
     pub fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
         match self {
             Ask::Instant {
@@ -106,7 +110,7 @@ impl Ask {
         }
     }
 
-    /// The query as it is kept in files.
+    /// Encodes the request as the JSON object that files of recorded answers contain.
     pub fn to_json(&self) -> Value {
         let (endpoint, params) = self.request();
         let mut out = json!({ "endpoint": endpoint });
@@ -116,7 +120,7 @@ impl Ask {
         out
     }
 
-    /// Reads what [`Ask::to_json`] wrote; `None` if it is something else.
+    /// Decodes a request that [`Ask::to_json`] encoded; returns `None` if `value` is malformed.
     pub fn from_json(value: &Value) -> Option<Self> {
         let expression = value["query"].as_str()?.to_owned();
         let ms = |name: &str| milliseconds(value[name].as_str()?);
@@ -141,7 +145,7 @@ impl Ask {
     }
 }
 
-/// The expression and its times in seconds.
+/// Prints the expression followed by its times in seconds.
 impl std::fmt::Display for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -166,7 +170,7 @@ impl std::fmt::Display for Ask {
     }
 }
 
-/// Milliseconds as the API takes times: seconds with three decimals.
+/// Formats milliseconds as the API expects times: seconds with three decimals.
 pub fn seconds(ms: i64) -> String {
     let sign = if ms < 0 { "-" } else { "" };
     let ms = ms.unsigned_abs();
@@ -178,7 +182,8 @@ fn milliseconds(seconds: &str) -> Option<i64> {
     format!("{whole}{decimals}").parse().ok()
 }
 
-/// The endpoint of the values of a label, whose name may be any text.
+/// Returns the path of the label values endpoint for `name`, which may be any UTF-8 text and is
+/// escaped.
 pub fn label_values(name: &str) -> String {
     let mut segment = String::new();
     for byte in name.bytes() {
@@ -192,22 +197,22 @@ pub fn label_values(name: &str) -> String {
     format!("label/{segment}/values")
 }
 
-/// The longest request line that is sent: what is longer goes as a form, which every endpoint but
-/// that of label values takes.
+/// Maximum total length of parameter values that are sent in the URL. Longer ones are sent as a
+/// form, which every endpoint except that of label values accepts.
 const QUERY_BYTES_MAX: usize = 6 * 1024;
 
-/// What a client may take and what it sends with each request.
+/// Limits of a client, and the headers and TLS settings of its requests.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Until when an answer must be whole.
+    /// Timeout of a request, including the reading of its whole response.
     pub timeout: Duration,
-    /// The longest answer.
+    /// Maximum length of an uncompressed response body in bytes.
     pub answer_bytes_max: u64,
-    /// Whether redirects are followed.
+    /// Whether redirects are followed instead of being returned to the caller.
     pub follows_redirects: bool,
-    /// Headers of every request.
+    /// Names and values of the headers that are added to every request.
     pub headers: Vec<(String, String)>,
-    /// Certificates and keys of https.
+    /// Root certificates and client certificate for https.
     pub tls: TlsConfig,
 }
 
@@ -223,35 +228,36 @@ impl Default for Bounds {
     }
 }
 
-/// An answer as it came.
+/// The response to a request, whatever its status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The HTTP status.
+    /// The HTTP status code.
     pub status: u16,
-    /// Where a redirect leads.
+    /// The `Location` header, which redirects contain.
     pub location: Option<String>,
-    /// The body, uncompressed.
+    /// The complete body, uncompressed.
     pub body: Vec<u8>,
 }
 
-/// A client of one system. Connections are kept.
+/// A client of one system, which reuses its connections. Requests may be sent from several threads.
 #[derive(Clone, Debug)]
 pub struct Client {
     agent: ureq::Agent,
     base: String,
-    /// Parameters that stand in the base URL, for every request.
+    /// Query parameters of the base URL, which are added to every request.
     query: String,
     bounds: Bounds,
 }
 
 impl Client {
-    /// A client of the system at `base`, such as `http://127.0.0.1:9090`.
+    /// Creates a client with default limits for the system at `base`, such as
+    /// `http://127.0.0.1:9090`.
     pub fn new(base: &str) -> Self {
         Self::within(base, Bounds::default())
     }
 
-    /// A client that keeps to `bounds`. Parameters in `base` (`http://host/prefix?nocache=1`) are
-    /// sent with every request.
+    /// Creates a client with the limits in `bounds`. Query parameters in `base`, as in
+    /// `http://host/prefix?nocache=1`, are added to every request.
     pub fn within(base: &str, bounds: Bounds) -> Self {
         let redirects = if bounds.follows_redirects { 10 } else { 0 };
         let config = ureq::Agent::config_builder()
@@ -271,18 +277,20 @@ impl Client {
         }
     }
 
-    /// The address of an endpoint below `/api/v1`.
+    /// Returns the URL of an endpoint below `/api/v1`, including the query parameters of the base
+    /// URL.
     pub fn url(&self, endpoint: &str) -> String {
         let mark = if self.query.is_empty() { "" } else { "?" };
         format!("{}/api/v1/{endpoint}{mark}{}", self.base, self.query)
     }
 
-    /// The whole answer of an endpoint below `/api/v1`, whatever its status, uncompressed.
+    /// Requests an endpoint below `/api/v1` and returns the complete uncompressed body, whatever
+    /// the status. Fails if there is no response or if it exceeds the limits.
     pub fn get(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Vec<u8>, MirrorError> {
         self.fetch(endpoint, params).map(|reply| reply.body)
     }
 
-    /// Like [`Client::get`], with its status.
+    /// Requests an endpoint like [`Client::get`] and returns the status and the redirect as well.
     pub fn fetch(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Reply, MirrorError> {
         let url = self.url(endpoint);
         let bytes: usize = params.iter().map(|(_, value)| value.len()).sum();
@@ -335,7 +343,8 @@ impl Client {
         })
     }
 
-    /// The answer of an endpoint as JSON, an error's answer too.
+    /// Requests an endpoint and parses its body as JSON. API errors are returned like any other
+    /// response.
     pub fn json(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Value, MirrorError> {
         let body = self.get(endpoint, params)?;
         serde_json::from_slice(&body).map_err(|_| MirrorError::Answer {
@@ -344,8 +353,9 @@ impl Client {
         })
     }
 
-    /// The answer to a query, an error's answer too. What a system says of a text may be no JSON:
-    /// Prometheus cannot write a tree that holds a NaN.
+    /// Sends a query and returns the JSON response, which may be an API error. A response about the
+    /// text of an expression is returned as a string if it is not JSON: Prometheus cannot encode a
+    /// syntax tree that contains a NaN.
     pub fn ask(&self, ask: &Ask) -> Result<Value, MirrorError> {
         let (endpoint, params) = ask.request();
         if !matches!(ask, Ask::Text { .. }) {

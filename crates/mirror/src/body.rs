@@ -1,4 +1,4 @@
-//! Remote write 1.0 bodies, written by hand.
+//! Encoder of remote write 1.0 bodies.
 //!
 //! ```text
 //! body = snappy( { 0x0a | length | series }* )          prometheus.WriteRequest
@@ -9,8 +9,8 @@
 //! exemplar = { 0x0a | length | label }* value(2) | time(3)
 //! ```
 //!
-//! This is a writer of its own, and not the inverse of Firn's reader, so that what the reader
-//! accepts is held against the published format and not against itself.
+//! The encoder shares no code with Firn's decoder, so that tests check the decoder against the
+//! published format and not against itself.
 
 mod histogram;
 
@@ -18,10 +18,10 @@ use crate::protobuf::{push_float, push_number, push_uvarint, uvarint_bytes};
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::exemplar::TimedExemplar;
 
-/// Bytes of a sample that are always there: two tags and the value.
+/// Length in bytes of the fixed part of a sample: two tags and the value.
 const SAMPLE_FIXED_BYTES: usize = 10;
 
-/// The body of a request that carries the samples of `batch`.
+/// Encodes `batch` as the snappy-compressed body of a remote-write request.
 pub fn encode(batch: &Batch) -> Vec<u8> {
     let mut message = Vec::with_capacity(batch.series_count() * 320);
     let mut series_bytes = Vec::with_capacity(512);
@@ -36,7 +36,7 @@ pub fn encode(batch: &Batch) -> Vec<u8> {
     compress(&message)
 }
 
-/// The snappy block of `message`.
+/// Compresses `message` in the snappy block format.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)
@@ -55,7 +55,7 @@ fn push_series(out: &mut Vec<u8>, series: SeriesSamples<'_>) {
         push_field(out, 0x22, &histogram::encode(sample));
     }
     for (time, value) in series.times.iter().zip(series.values) {
-        // Negative times are ten bytes long in protobuf's int64.
+        // Protobuf encodes a negative int64 in ten bytes.
         let time = *time as u64;
         out.push(0x12);
         push_uvarint(out, (SAMPLE_FIXED_BYTES + uvarint_bytes(time)) as u64);

@@ -1,18 +1,20 @@
-//! `firn compare`: asks two Prometheus-compatible systems the same questions and compares the
+//! `firn compare`: sends the same queries to two Prometheus-compatible systems and compares their
 //! answers.
 //!
 //! ```text
-//! files, made-up questions -> collection
+//! query files, generated queries -> collection
 //!   -> round: instant, range, label names, label values, series, metadata
-//!   -> verdicts -> tally, folders of differences -> report; the next round over a longer stretch
+//!   -> verdicts -> tally, folders of differences -> report; next round over a longer stretch
 //! ```
 //!
-//! Two systems are compared over the *stretch* of data that both have whole. It begins at a fixed
-//! time and ends at a fixed one, or, while a run goes on, a little before now: every round asks for
-//! more, until all questions have the history that they need. A run of weeks asks about the end of
-//! the stretch (`--window`), and gathers its questions again and again.
+//! Both systems are compared over the *stretch*: the time range for which both have complete data.
+//! It has a fixed start. Its end is fixed too or, while a run continues, slightly before the
+//! present, so that each round covers more data until all queries have the history that they need.
+//! Runs that last for weeks query only the end of the stretch (`--window`) and collect their
+//! queries repeatedly.
 //!
-//! Invariant: what cannot be written costs the run a note, but for the last report.
+//! Invariant: a file that cannot be written adds a note to the report, but does not stop the run.
+//! Only the last report must be written.
 
 mod artefact;
 mod asker;
@@ -53,15 +55,16 @@ use system::{Pair, System};
 use tally::{Outcome, Pass, Tally};
 use verdict::IgnoredLabels;
 
-/// The shortest step that is chosen: how often targets are scraped, mostly.
+/// Minimum step of a range query in milliseconds; it equals the usual scrape interval.
 const STEP_MS: i64 = 15_000;
 
-/// Steps of a range whose step is chosen.
+/// Number of steps of a range query whose step is derived from the length of the stretch.
 const STEPS: u64 = 1_000;
 
-/// Runs `firn compare` with the arguments that follow it, writes the report, and a summary of it to
-/// `out`. Says whether the match rate is high enough. Fails with [`MirrorError::Usage`] for flags
-/// and files that are not understood, and if a system cannot be asked.
+/// Runs `firn compare` with the arguments that follow the subcommand. Writes the report to its
+/// directory and a summary to `out`. Returns whether the match rate reaches the required minimum.
+/// Fails with [`MirrorError::Usage`] for invalid flags and files, and if a system cannot be
+/// reached.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
@@ -74,7 +77,8 @@ pub fn run(
         Err(e) => return Err(e.into()),
     };
     let options = Options::of(&matches)?;
-    // Whatever is wrong with a file is wrong with the command line.
+    // Query files and the report directory are named on the command line, so that errors in them
+    // are usage errors.
     let named = |e: MirrorError| MirrorError::Usage(e.to_string());
     let sources = questions::read(&options.queries).map_err(named)?;
     std::fs::create_dir_all(&options.report)
@@ -101,16 +105,17 @@ struct Run<'a> {
     began_ms: i64,
 }
 
-/// The questions of a run, from when they were gathered last.
+/// The queries of a run and the time at which they were last collected.
 struct Gathered {
     collection: Collection,
     at: Instant,
-    /// How often they were, and why they were not the last time.
+    /// How often queries were collected, and the error of the last attempt if it failed.
     gathering: Gathering,
 }
 
 impl<'a> Run<'a> {
-    /// Looks for both systems.
+    /// Checks that both systems respond, and prepares the report directory and the metrics
+    /// listener.
     fn new(options: &'a Options, sources: Vec<Source>) -> Result<Self, MirrorError> {
         let named = |e: MirrorError| MirrorError::Usage(e.to_string());
         let tls = options.tls.read().map_err(named)?;
@@ -188,8 +193,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The questions to ask: those that are held, until they are too old. A failure to gather them
-    /// again leaves them as they are for as long once more.
+    /// Returns the queries of the next round: `held` until they are older than `gather_every`, then
+    /// newly collected ones. If collecting fails, `held` is used for another period and the error
+    /// is noted.
     fn gather(
         &self,
         held: Option<Gathered>,
@@ -222,8 +228,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Questions in the place of those that are held; fails if some could not be gathered that were
-    /// before.
+    /// Collects queries to replace `held`. Fails if the new collection has more queries that could
+    /// not be collected than `held` has.
     fn collect_again(
         &self,
         held: &Collection,
@@ -239,7 +245,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits until the stretch is long enough for the first question, where it grows.
+    /// Waits until the stretch is long enough for the first query, in runs whose stretch grows.
     fn wait_for_data(&self) {
         let options = self.options;
         if options.until_ms.is_some() {
@@ -251,7 +257,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Between rounds, but not longer than the run.
+    /// Returns the pause before the next round, which ends with the run at the latest.
     fn pause(&self) -> std::time::Duration {
         let left = self
             .options
@@ -332,7 +338,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A step that gives no more points than a picture has.
+/// Returns the step in milliseconds for queries over `stretch`: whole seconds, at least
+/// [`STEP_MS`], with about [`STEPS`] points for the whole range.
 fn step_ms(stretch: Stretch) -> i64 {
     let length_ms = (stretch.end_ms - stretch.start_ms).max(0);
     let seconds = (length_ms.unsigned_abs() / STEPS).div_ceil(1000) as i64;

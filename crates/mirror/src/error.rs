@@ -1,4 +1,4 @@
-//! What can go wrong between Firn's tools and the systems they talk to.
+//! Errors of load generation, mirroring and comparison, and their classification for exit codes.
 
 use clap::error::ErrorKind::UnknownArgument;
 use clap::error::{ContextKind, ContextValue};
@@ -6,82 +6,82 @@ use firn_model::error::ErrorKind;
 use firn_model::rounded;
 use std::path::{Path, PathBuf};
 
-/// An error of this crate.
+/// An error of this crate. Messages name the file or URL concerned.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// The command line or an input file does not say what it should.
+    /// The command line or an input file is invalid.
     #[error("{0}")]
     Usage(String),
     /// A file could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// Verb, as in "read".
+        /// The failed operation as a verb, such as "read".
         action: &'static str,
-        /// Which file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The other side could not be reached or broke off.
+    /// The system could not be reached, or the connection broke.
     #[error("{url}: {source}")]
     Transport {
-        /// The URL that was asked.
+        /// URL of the failed request.
         url: String,
-        /// What went wrong.
+        /// Error of the HTTP client.
         source: Box<ureq::Error>,
     },
-    /// The other side answered something that cannot be used.
+    /// The response of a system cannot be used.
     #[error("{url}: {what}")]
     Answer {
-        /// The URL that was asked.
+        /// URL of the request.
         url: String,
-        /// What is wrong with the answer.
+        /// Description of the fault in the response.
         what: String,
     },
-    /// A system cannot be asked at all.
+    /// A system that is to be compared cannot be reached at all.
     #[error("cannot query the {system} at {url}: {why}")]
     Unasked {
-        /// Which one.
+        /// Name of the system: `baseline` or `candidate`.
         system: &'static str,
-        /// Where it should be.
+        /// URL of the system without the password.
         url: String,
-        /// Why.
+        /// Reason why it cannot be reached.
         why: String,
     },
-    /// Something that should have happened did not.
+    /// An expected event did not happen in time.
     #[error("{0}")]
     Late(String),
-    /// It was asked to stop.
+    /// The operation was cancelled by a signal.
     #[error("stopped by a signal; run the same command again to continue")]
     Stopped,
-    /// A system under test did not reach what it must.
+    /// A system under test missed a required figure.
     #[error("missed: {0}")]
     Missed(String),
-    /// A load stopped at a request that was refused or lost.
+    /// A load was stopped by a rejected or lost request.
     #[error(
         "{first}\n  stopped after {}; --keep-going sends the rest",
         rounded::counted(*requests, "request", "requests")
     )]
     Broken {
-        /// How many were sent.
+        /// Number of requests that were sent until then.
         requests: u64,
-        /// The URL, and what the first one that failed got.
+        /// URL of the first failed request and its result.
         first: String,
     },
-    /// Requests of a load were refused or lost.
+    /// Requests of a completed load were rejected or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
-        /// How many failed.
+        /// Number of failed requests.
         failed: u64,
-        /// How many were sent.
+        /// Number of requests that were sent.
         requests: u64,
-        /// What the first one got.
+        /// Result of the first failed request.
         first: String,
     },
 }
 
 impl MirrorError {
-    /// What the caller must do about it.
+    /// Returns the kind of the error, which determines the caller's reaction and the exit code.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Invalid,
@@ -97,7 +97,7 @@ impl MirrorError {
         }
     }
 
-    /// Says what was being done to `path` when `source` happened.
+    /// Returns a function that wraps an I/O error with the attempted operation and the path.
     pub(crate) fn file(
         action: &'static str,
         path: &Path,
@@ -110,7 +110,7 @@ impl MirrorError {
         }
     }
 
-    /// Names the URL that was asked when `source` happened.
+    /// Returns a function that wraps an error of the HTTP client with the URL of the request.
     pub(crate) fn transport(url: &str) -> impl FnOnce(ureq::Error) -> MirrorError {
         let url = url.to_owned();
         move |source| MirrorError::Transport {

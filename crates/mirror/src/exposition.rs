@@ -1,4 +1,4 @@
-//! Expositions in protocol buffers, written by hand: what a target shows when it is scraped.
+//! Encoder of expositions in the Prometheus protobuf format, for targets that are scraped in tests.
 //!
 //! ```text
 //! body = { length | family }*                     io.prometheus.client.MetricFamily
@@ -7,9 +7,9 @@
 //! counter = value(1) | start time(3)
 //! ```
 //!
-//! A run of samples of one kind of a series is a family, and each sample a metric of it with a
-//! timestamp of its own. Floats are counters, because only counters and histograms carry start
-//! timestamps. Bounds of custom buckets cannot be shown.
+//! Consecutive samples of a series with the same type form a family, and each sample is a metric
+//! with its own timestamp. Floats are encoded as counters, because only counters and histograms
+//! have start timestamps. The format has no field for custom bucket bounds.
 
 use crate::answers::data::{Data, Sample};
 use crate::protobuf::{push_float, push_floats, push_message, push_number, push_spans};
@@ -19,7 +19,7 @@ use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_promql::value::PointValue;
 
-/// The body that shows all samples of `data`.
+/// Encodes all samples of `data` as the body of a scrape response.
 pub fn encode(data: &Data) -> Vec<u8> {
     let mut body = Vec::new();
     for (labels, samples) in &data.series {
@@ -32,7 +32,7 @@ pub fn encode(data: &Data) -> Vec<u8> {
     body
 }
 
-/// The number of a metric's type.
+/// Returns the number of the metric type in `io.prometheus.client.MetricType`.
 fn kind(sample: &Sample) -> u64 {
     match &sample.value {
         PointValue::Float(_) => 0,
@@ -73,7 +73,7 @@ fn family(labels: &Labels, run: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// A `google.protobuf.Timestamp`; nothing if it is not known.
+/// Appends a `google.protobuf.Timestamp`, or nothing if the start timestamp is unknown.
 fn push_start(out: &mut Vec<u8>, field: u64, start_time: TimestampMs) {
     if start_time == START_UNKNOWN {
         return;

@@ -1,19 +1,20 @@
-//! A Kubernetes-like fleet whose every scrape follows from a seed.
+//! A simulated Kubernetes fleet whose scrapes are fully determined by a seed.
 //!
 //! ```text
-//! fleet = pods; a pod is a target of 376 series: 12 handlers x 6 codes of request counters,
-//!         12 duration histograms of 14 buckets, and 112 series of container, runtime and state
-//! round = every pod scraped once, in the order of its offset inside the interval
+//! fleet = pods; a pod is a target with 376 series: 12 handlers x 6 codes of request counters,
+//!         12 duration histograms of 14 buckets, and 112 series about container, runtime and state
+//! round = each pod is scraped once, in the order of the pods' offsets within the interval
 //! ```
 //!
-//! A fleet may have [`More`]: series of workers, and native histograms beside the classic ones.
+//! With [`More`], pods export additional series of workers, and native histograms beside the
+//! classic ones.
 //!
-//! Every series has eleven labels, about 280 bytes of them in remote write's encoding. Pods belong
-//! to deployments of eight, deployments to namespaces, namespaces to three clusters.
+//! Each series has eleven labels, about 280 bytes in the encoding of remote write. Eight pods form
+//! a deployment, deployments belong to namespaces, and namespaces to three clusters.
 //!
-//! Invariant: equal options give equal observations, bit for bit, on every platform; the times of a
-//! series strictly increase; a series that ends gets a staleness marker. Nothing here sends
-//! anything or looks at a clock.
+//! Invariant: equal options give bit-identical observations on every platform; the timestamps of a
+//! series strictly increase; a series that ends receives a staleness marker. The module sends
+//! nothing and reads no clock.
 
 mod catalog;
 mod native;
@@ -28,7 +29,7 @@ use random::{Random, mix};
 use std::borrow::Cow;
 use traffic::{BOUNDS, CODES, HANDLERS};
 
-/// Series that each pod exports.
+/// Number of series that each pod exports without [`More`].
 pub const SERIES_PER_POD: usize = 376;
 
 const PODS_PER_DEPLOYMENT: u64 = 8;
@@ -38,78 +39,78 @@ const SERVICES: [&str; 8] = [
     "checkout", "catalog", "identity", "payments", "delivery", "search", "pricing", "gateway",
 ];
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How much more or less a pod is used than the middling one.
+/// Factors by which the traffic of a pod deviates from that of an average pod.
 const POPULARITIES: [f64; 6] = [0.05, 0.3, 0.7, 1.0, 1.6, 3.0];
-/// Scrapes in a hundred that come late, and by how much at most.
+/// Percentage of scrapes that are late, and the maximum delay.
 const LATE_PERCENT: u64 = 20;
 const LATE_MS_MAX: u64 = 15;
 
-/// Which pods are replaced, and how often.
+/// Rate at which pods are replaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Churn {
-    /// Share of the pods that is replaced each period, 0 to 1.
+    /// Share of the pods that is replaced in each period, from 0 to 1.
     pub fraction: f64,
-    /// The period in data time.
+    /// Length of the period in milliseconds of data time.
     pub period_ms: i64,
 }
 
-/// What a fleet is made from.
+/// Size, seed and timing of a fleet, which determine all its observations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FleetOptions {
-    /// Series at any one time; rounded up to whole pods.
+    /// Number of series at any one time; rounded up to whole pods.
     pub series: usize,
-    /// Decides everything that looks random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The time of the first round.
+    /// Time of the first round in milliseconds since the epoch.
     pub start_ms: TimestampMs,
-    /// Time between two scrapes of a pod.
+    /// Time between two scrapes of a pod in milliseconds.
     pub interval_ms: i64,
-    /// Replacement of pods, if any.
+    /// Replacement of pods, if there is any.
     pub churn: Option<Churn>,
 }
 
-/// A sample as a scrape yields it.
+/// A scraped sample, borrowed from the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// Numbers series in the order of their creation.
+    /// Number of the series; series are numbered in the order of their creation.
     pub series: u64,
-    /// The label set.
+    /// Complete label set of the series, including the metric name.
     pub labels: LabelsRef<'a>,
-    /// When the pod was scraped.
+    /// Time of the scrape in milliseconds since the epoch.
     pub time_ms: TimestampMs,
-    /// The value; a staleness marker in the last observation of a series whose pod was replaced.
-    /// The count of observations of a histogram.
+    /// Value of the sample, which is a staleness marker in the last observation of a series whose
+    /// pod was replaced. For native histograms it is the count of observations.
     pub value: f64,
-    /// The value of a native histogram.
+    /// The native histogram, for series that contain histograms.
     pub histogram: Option<&'a Histogram>,
 }
 
-/// What a pod exports beside its [`SERIES_PER_POD`] series.
+/// Series that a pod exports in addition to its [`SERIES_PER_POD`] series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct More {
-    /// Series of workers, of which a pod has any number.
+    /// Number of worker series per pod.
     pub worker_series: usize,
-    /// Whether the durations of each handler are a native histogram too, a series each.
+    /// Whether the durations of each handler are also exported as one native histogram series.
     pub native_histograms: bool,
 }
 
-/// The pods and where each of their series stands.
+/// The pods of a fleet and the current values of their series.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
     templates: Vec<Template>,
-    /// The native histograms of a pod, behind its other series.
+    /// Templates of the native histograms, whose series follow the other series of a pod.
     natives: Vec<Template>,
     pods: Vec<Pod>,
-    /// Indices of pods by offset.
+    /// Indices of the pods, sorted by scrape offset.
     order: Vec<usize>,
     round: u64,
     created: u64,
-    /// Data time in which the pods begin, one after the other.
+    /// Data time in milliseconds during which the pods start one after the other.
     ramp_ms: i64,
 }
 
-/// A series of a pod before the pod's own labels are known.
+/// A series of a pod without the labels of the pod's target.
 #[derive(Debug)]
 struct Template {
     name: String,
@@ -126,19 +127,19 @@ struct Pod {
     offset_ms: i64,
     popularity: f64,
     decimal_cpu: bool,
-    /// Of all series, the native histograms last.
+    /// Labels of all series of the pod; the native histograms are last.
     labels: Vec<Labels>,
-    /// Of the series that are floats.
+    /// Current values of the float series, in the order of the templates.
     values: Vec<f64>,
 }
 
 impl Fleet {
-    /// The fleet before its first round.
+    /// Creates a fleet before its first round.
     pub fn new(options: FleetOptions) -> Self {
         Self::with(options, More::default())
     }
 
-    /// Like [`Fleet::new`], of pods that export more.
+    /// Creates a fleet like [`Fleet::new`], whose pods export additional series.
     pub fn with(options: FleetOptions, more: More) -> Self {
         let mut templates = templates();
         templates.extend((0..more.worker_series).map(worker_template));
@@ -164,39 +165,41 @@ impl Fleet {
         fleet
     }
 
-    /// Lets the pods begin one after the other, all of them after `ramp_ms` of data time.
+    /// Starts the pods one after the other instead of all at once, so that all have started after
+    /// `ramp_ms` of data time.
     pub fn with_ramp(self, ramp_ms: i64) -> Self {
         Self { ramp_ms, ..self }
     }
 
-    /// Whether a pod has not begun in this round.
+    /// Returns whether the pod at `index` has not started yet in this round.
     fn is_waiting(&self, index: usize) -> bool {
         let elapsed_ms = (self.round as i64 + 1).saturating_mul(self.options.interval_ms);
         let begun = self.pods.len() as f64 * (elapsed_ms as f64 / self.ramp_ms.max(1) as f64);
         (index as f64) >= begun
     }
 
-    /// Series of each pod.
+    /// Returns the number of series of each pod.
     pub fn series_per_pod(&self) -> usize {
         self.templates.len() + self.natives.len()
     }
 
-    /// Pods at any one time.
+    /// Returns the number of pods at any one time.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// Series at any one time.
+    /// Returns the number of series at any one time.
     pub fn series_count(&self) -> usize {
         self.pods.len() * self.series_per_pod()
     }
 
-    /// Series that ever were.
+    /// Returns the number of series that have been created so far.
     pub fn created_count(&self) -> u64 {
         self.created
     }
 
-    /// Scrapes every pod once and hands over what it yields, pod by pod, in the order of time.
+    /// Scrapes each pod once and passes its observations to `sink`, pod by pod in the order of
+    /// time. Stops at the first error of `sink`.
     pub fn scrape_round<E>(
         &mut self,
         sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
@@ -241,7 +244,8 @@ impl Fleet {
             0
         };
         let round_ms = self.round as i64 * self.options.interval_ms;
-        // Half of the interval at most, so that times increase however short the interval is.
+        // The delay is at most half of the interval, so that timestamps increase for short
+        // intervals too.
         self.options.start_ms + round_ms + pod.offset_ms + late.min(self.options.interval_ms / 2)
     }
 
@@ -263,7 +267,7 @@ impl Fleet {
             generation,
             first_series,
             created_ms: self.options.start_ms + round_ms - uptime_ms,
-            // The offset is the target's, so that a replaced pod is not scraped early.
+            // The offset depends only on the target, so that a replaced pod is not scraped early.
             offset_ms: (mix(&[self.options.seed, 4, number]) % interval_ms.max(1) as u64) as i64
                 / 2,
             popularity: POPULARITIES[random.below(POPULARITIES.len() as u64) as usize],
@@ -289,7 +293,7 @@ impl Fleet {
 }
 
 impl Pod {
-    /// Puts counters where they stand after `uptime` seconds, and gauges at their level.
+    /// Sets counters to their values after `uptime` seconds, and gauges to their initial levels.
     fn start(&mut self, templates: &[Template], uptime: f64, random: &mut Random) {
         traffic::advance(
             &mut self.values[..traffic::SERIES],
@@ -394,7 +398,7 @@ impl Pod {
     }
 }
 
-/// The labels of a pod's target, by the name of the label, and what fills up to eleven.
+/// Target labels of a pod, sorted by name, and the labels that fill a series up to eleven.
 struct Target {
     labels: Vec<(&'static str, String)>,
     fill: [(&'static str, String); 2],
@@ -452,7 +456,7 @@ impl Template {
     }
 }
 
-/// Durations of requests, by handler.
+/// Metric name of the request duration histograms.
 const DURATIONS: &str = "http_request_duration_seconds";
 
 fn borrowed(own: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
@@ -460,7 +464,7 @@ fn borrowed(own: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'s
     own.map(|(name, value)| (name, value.into())).collect()
 }
 
-/// The `number`-th series of the workers of a pod, each of which has three.
+/// Returns the template of the `number`-th worker series of a pod; each worker has three.
 fn worker_template(number: usize) -> Template {
     let (name, model) = match number % 3 {
         0 => ("worker_tasks_total", Model::Traffic(2.5)),
@@ -480,12 +484,12 @@ fn worker_template(number: usize) -> Template {
     }
 }
 
-/// The native histogram of a handler.
+/// Returns the template of the native duration histogram of a handler.
 fn native_template(route: &'static str) -> Template {
     Template {
         name: DURATIONS.to_owned(),
         own: borrowed(vec![("handler", route)]),
-        // Not read: it is made of the classic one.
+        // Unused: the value is derived from the classic histogram.
         model: Model::Constant(0.0),
     }
 }
@@ -496,7 +500,7 @@ fn templates() -> Vec<Template> {
         out.push(Template {
             name,
             own: borrowed(own),
-            // Not read: traffic moves these.
+            // Unused: `traffic` advances these series.
             model: Model::Constant(0.0),
         });
     };

@@ -1,24 +1,25 @@
-//! Headers of requests, as command lines name them: `NAME=VALUE`, or `SYSTEM:NAME=VALUE` for those
-//! to one of two systems.
+//! Request headers on the command line: `NAME=VALUE`, or `SYSTEM:NAME=VALUE` for only one of two
+//! systems.
 //!
-//! Invariant: what was read can be sent, and no error shows a value, which may be a secret.
+//! Invariant: a parsed header is valid in a request, and no error message contains its value, which
+//! may be a secret.
 
 use crate::error::MirrorError;
 use ureq::http::{HeaderName, HeaderValue};
 
-/// A header and the system that gets it; both do if none is named.
+/// A header from the command line, for one of two systems or for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// One of two names.
+    /// The system that receives the header; `None` for both.
     pub system: Option<&'static str>,
-    /// Its name.
+    /// Header name, already validated.
     pub name: String,
-    /// Its value.
+    /// Header value, which may be a secret.
     pub value: String,
 }
 
 impl Header {
-    /// Reads a header of requests to `systems`.
+    /// Parses and validates a header. `systems` are the names that may precede it.
     pub fn parse(text: &str, systems: [&'static str; 2]) -> Result<Self, MirrorError> {
         let mut named = systems.into_iter().filter_map(|system| {
             let rest = text.strip_prefix(system)?.strip_prefix(':')?;
@@ -46,7 +47,7 @@ impl Header {
     }
 }
 
-/// Names and values of the headers that requests to `system` carry.
+/// Returns names and values of the headers that requests to `system` carry.
 pub fn headers_for(system: &str, headers: &[Header]) -> Vec<(String, String)> {
     let is_for_it = |header: &&Header| header.system.is_none_or(|name| name == system);
     let headers = headers.iter().filter(is_for_it);

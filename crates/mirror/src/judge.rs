@@ -1,7 +1,8 @@
-//! Holds one answer of the HTTP API against another: in which ways they differ, and where first.
+//! Compares two answers of the HTTP API: the classes of their differences and the first place of
+//! each.
 //!
-//! Equal must be: whether there is a result and of which kind, annotations as sets, label sets,
-//! times, and values as [`Values`] says. What more must be equal [`Rules`] say.
+//! These must always be equal: the status, the result type, annotations as sets, label sets and
+//! timestamps. Values are compared according to [`Values`], and [`Rules`] can demand more.
 
 pub mod answer;
 mod pairing;
@@ -14,33 +15,33 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use tolerance::Tolerance;
 
-/// A way in which two answers differ; the graver one is less.
+/// A class of differences between two answers. Classes are ordered by severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A value, or the kind of a value.
+    /// A value differs, or its type.
     Value,
-    /// A point of a series that both have is missing in the second answer.
+    /// A point of a series that both answers contain is missing in the second answer.
     MissingPoint,
-    /// A point of a series that both have is in the second answer alone.
+    /// A point of a series that both answers contain is only in the second answer.
     ExtraPoint,
     /// A series is missing in the second answer.
     MissingSeries,
-    /// A series is in the second answer alone.
+    /// A series is only in the second answer.
     ExtraSeries,
-    /// A series has other labels.
+    /// The labels of a series differ.
     Labels,
-    /// The elements stand in another order.
+    /// The order of elements differs.
     Order,
-    /// Warnings or infos.
+    /// Warnings or infos differ.
     Warnings,
-    /// There is no result, or errors are of different types.
+    /// There is no result, or the types of the errors differ.
     Error,
-    /// There was no whole answer in time.
+    /// There was no complete answer before the timeout.
     Timeout,
 }
 
 impl Class {
-    /// The name in reports.
+    /// Returns the name that reports and metrics use.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Value => "value",
@@ -57,42 +58,42 @@ impl Class {
     }
 }
 
-/// How values are compared.
+/// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
-    /// Their texts are equal: the same bits, written in the same way.
+    /// The texts must be equal, which implies the same bits and the same formatting.
     Texts,
-    /// They are the same numbers, or near enough.
+    /// The numbers must be equal within a tolerance.
     Numbers(Tolerance),
 }
 
-/// What to hold two answers to.
+/// What must be equal in two answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// How values are compared.
     pub values: Values,
-    /// Whether the elements of an instant vector have an order. That of elements with equal values
-    /// is not specified.
+    /// Whether the order of the elements of an instant vector matters. The order of elements with
+    /// equal values is undefined and never matters.
     pub ordered: bool,
-    /// Whether the texts of errors and the order of the series of a matrix must be equal too, as
+    /// Whether error texts and the order of the series of a matrix must be equal as well, as
     /// between versions of one system.
     pub to_the_letter: bool,
 }
 
-/// A place where two answers differ.
+/// A place at which two answers differ, with the values of both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spot {
-    /// In which way.
+    /// Class of the difference.
     pub class: Class,
-    /// In words.
+    /// Description of the differing part, such as `missing point`.
     pub what: String,
-    /// The series, where it is about one.
+    /// Labels of the series, if the difference concerns one.
     pub labels: Option<LabelSet>,
-    /// The time of the point, where it is about one.
+    /// Time of the point in milliseconds, if the difference concerns one.
     pub time_ms: Option<i64>,
-    /// What the first answer has there; null if nothing.
+    /// Content of the first answer at this place; null if there is none.
     pub baseline: Value,
-    /// What the second answer has there; null if nothing.
+    /// Content of the second answer at this place; null if there is none.
     pub candidate: Value,
 }
 
@@ -114,49 +115,49 @@ impl std::fmt::Display for Spot {
     }
 }
 
-/// All ways in which two answers differ: for each the first place and how many there are.
+/// The differences between two answers: for each class the first place and the number of places.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Differences {
     found: BTreeMap<Class, (Spot, u64)>,
 }
 
 impl Differences {
-    /// None.
+    /// Returns whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// The ways, the gravest first.
+    /// Returns the classes that occur, most severe first.
     pub fn classes(&self) -> Vec<Class> {
         self.found.keys().copied().collect()
     }
 
-    /// The first place of the gravest way.
+    /// Returns the first place of the most severe class.
     pub fn first(&self) -> Option<&Spot> {
         self.found.values().next().map(|(spot, _)| spot)
     }
 
-    /// Places of each way.
+    /// Returns the number of places of each class, most severe first.
     pub fn counts(&self) -> impl Iterator<Item = (Class, u64)> {
         self.found
             .iter()
             .map(|(class, (_, count))| (*class, *count))
     }
 
-    /// One difference.
+    /// Creates a set with one difference.
     pub fn of(spot: Spot) -> Self {
         let mut found = Self::default();
         found.note(spot.class, || spot);
         found
     }
 
-    /// Notes a place; what it says is made for the first of its class alone.
+    /// Counts a difference. `spot` is called only for the first one of its class.
     pub fn note(&mut self, class: Class, spot: impl FnOnce() -> Spot) {
         self.found.entry(class).or_insert_with(|| (spot(), 0)).1 += 1;
     }
 }
 
-/// In which ways the second answer differs from the first.
+/// Returns the differences of the second answer from the first one according to `rules`.
 pub fn differences(baseline: &Answer<'_>, candidate: &Answer<'_>, rules: Rules) -> Differences {
     let mut judge = Judge {
         rules,
@@ -190,7 +191,7 @@ impl Judge {
         }
     }
 
-    /// Notes a difference that is about no series.
+    /// Records a difference that does not concern a series.
     fn part(&mut self, class: Class, what: &str, baseline: Value, candidate: Value) {
         self.found.note(class, || Spot {
             class,
@@ -258,7 +259,7 @@ impl Judge {
         }
     }
 
-    /// Notes a series that one answer has.
+    /// Records a series that only one answer contains.
     fn lone(&mut self, class: Class, what: &str, series: &Series<'_>) {
         self.found.note(class, || {
             let first = series.points.first();
@@ -360,7 +361,7 @@ impl Judge {
     }
 
     fn vector_order(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
-        // Without the same elements there is no same order.
+        // The order can only be compared if the elements are the same.
         let lone = [Class::MissingSeries, Class::ExtraSeries, Class::Labels];
         if lone
             .iter()
@@ -391,19 +392,20 @@ impl Judge {
     }
 }
 
-/// The labels that one set has and another has not, or not with this value.
+/// Formats the labels of `one` that are absent from `other` or have a different value there.
 fn lone_labels(one: &LabelSet, other: &LabelSet) -> String {
     let lone = one
         .iter()
         .filter(|(name, value)| other.get(*name) != Some(value));
     let lone = lone.map(|(name, value)| (name.clone(), value.clone()));
-    // As labels, the name of a metric too.
+    // The metric name is formatted like any other label.
     let texts = lone.map(|(name, value)| format!("{name}={}", quote(value.as_bytes())));
     format!("{{{}}}", texts.collect::<Vec<_>>().join(", "))
 }
 
-/// Whether two lists of annotations say the same. Of more than some the API shows a part, in no
-/// order, and says how many it left out.
+/// Returns whether two sorted lists of annotations are equivalent. If there are too many
+/// annotations, the API returns an arbitrary part of them and the number of those omitted; only
+/// numbers are compared then.
 fn same_annotations(baseline: &[String], candidate: &[String]) -> bool {
     let is_cut = |texts: &[String]| texts.iter().any(|t| t.ends_with("annotations omitted"));
     match is_cut(baseline) && is_cut(candidate) {

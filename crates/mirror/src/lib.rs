@@ -1,20 +1,20 @@
-//! Load for any Prometheus-compatible system, mirroring of its writes and comparison of such
-//! systems, over public HTTP only.
+//! Load generation for Prometheus-compatible systems, mirroring of their writes and comparison of
+//! their answers, over public HTTP only.
 //!
-//! - [`fleet`]: what a Kubernetes-like fleet yields, from a seed.
-//! - [`request`] and [`body`]: its samples as the requests of a queue manager.
-//! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
+//! - [`fleet`]: the samples of a simulated Kubernetes fleet, determined by a seed.
+//! - [`request`] and [`body`]: encode these samples as the requests of a remote-write queue.
+//! - [`load`]: `firn load`, which generates, stores and sends requests; [`push`] is one connection,
 //!   [`prepared`] a load in files.
-//! - [`tee`]: `firn mirror`, which passes remote write on to several targets.
-//! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
-//! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
-//! - [`scenario`]: `firn scenario`, which does all of that while systems are killed and upgraded.
-//! - [`tls`] is which certificates of systems are accepted, [`headers`] what requests carry.
-//! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
-//!   those of a reference system and checks others by them.
+//! - [`tee`]: `firn mirror`, which forwards remote-write requests to several targets.
+//! - [`target`]: an HTTP server that is scraped in tests; [`exposition`] encodes its responses.
+//! - [`compare`]: `firn compare`, which sends [`questions`] to two systems and reports differences.
+//! - [`scenario`]: `firn scenario`, which does all this while systems are killed and upgraded.
+//! - [`tls`]: accepted certificates; [`headers`]: additional request headers.
+//! - [`api`]: client of the HTTP API; [`judge`]: comparison of two answers; [`answers`]: recorded
+//!   answers of a reference system, with which others are compared.
 //!
-//! Nothing here knows the inside of a store: what holds for Firn can be measured and compared on
-//! every system that speaks remote write and Prometheus's HTTP API.
+//! The crate does not depend on the internals of a store. Everything that holds for Firn can be
+//! measured and compared on any system with remote write and the HTTP API of Prometheus.
 
 pub mod answers;
 pub mod api;

@@ -1,14 +1,16 @@
-//! The text form of test data: the series notation of PromQL's test scripts, and when samples lie.
+//! Text form of test data: the series notation of PromQL's test scripts, with directives for the
+//! times of samples.
 //!
 //! ```text
-//! start 1700000000000      time of position 0 in milliseconds, for all that follows
-//! step 30s                 time between positions, for what follows
-//! shift 417ms              moves what follows
+//! start 1700000000000      time of position 0 in milliseconds, for all later lines
+//! step 30s                 time between positions, for later lines
+//! shift 417ms              offset that is added to the times of later lines
 //! name{label="value"} 1 2+3x4 _ _x5 stale NaN {{count:1 sum:2 buckets:[1]}}x3
-//! name@st -1m-30sx9 _      since when the samples of the series in the next line count
+//! name@st -1m-30sx9 _      start timestamps of the next line, relative to its samples
 //! ```
 //!
-//! Invariant: the samples of a series are in time order; staleness markers have their bits.
+//! Invariant: the samples of a series are in time order, and staleness markers have the bit pattern
+//! of Prometheus.
 
 use crate::error::MirrorError;
 use firn_model::batch::{Batch, HistogramSample};
@@ -19,36 +21,36 @@ use firn_model::units::parse_duration;
 use firn_promql::script::{read_series, read_start_times};
 use firn_promql::value::PointValue;
 
-/// Series and their samples.
+/// The series of a test and their samples, as parsed from the text form.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
-    /// The time that the times of queries count from.
+    /// Origin of the times of queries, in milliseconds since the epoch.
     pub start_ms: TimestampMs,
-    /// Label sets with their samples.
+    /// Each series as its label set and its samples in time order.
     pub series: Vec<(Labels, Vec<Sample>)>,
 }
 
-/// A sample of a series.
+/// A sample of a test series: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When it was taken.
+    /// Timestamp of the sample in milliseconds.
     pub time: TimestampMs,
-    /// Since when it counts, or [`START_UNKNOWN`].
+    /// Start timestamp of the sample in milliseconds, or [`START_UNKNOWN`].
     pub start_time: TimestampMs,
-    /// What it says.
+    /// Value of the sample: a float or a native histogram.
     pub value: PointValue,
 }
 
 impl Sample {
-    /// Whether it is a float.
+    /// Returns whether the sample is a float and not a native histogram.
     pub fn is_float(&self) -> bool {
         matches!(self.value, PointValue::Float(_))
     }
 }
 
 impl Data {
-    /// Reads the text form. Fails with the number and the text of the first line that it cannot
-    /// read.
+    /// Parses the text form. Fails with the number and the text of the first line that is
+    /// malformed.
     pub fn parse(text: &str) -> Result<Self, MirrorError> {
         let mut data = Data::default();
         let (mut step_ms, mut shift_ms) = (15_000, 0);
@@ -80,8 +82,8 @@ impl Data {
         Ok(data)
     }
 
-    /// The samples as batches that each span `span_ms`, the oldest first: a receiver that refuses
-    /// what is much older than its newest sample takes them all.
+    /// Splits the samples into batches that each span `span_ms`, oldest first. Receivers that
+    /// reject samples much older than their newest one therefore accept all of them.
     pub fn batches(&self, span_ms: i64) -> Vec<Batch> {
         let times = || self.series.iter().flat_map(|(_, s)| s).map(|s| s.time);
         let (Some(first), Some(last)) = (times().min(), times().max()) else {
@@ -107,7 +109,8 @@ impl Data {
     }
 }
 
-/// A series; `starts` are the labels and the offsets of its line of start timestamps.
+/// Parses the line of a series. `starts` holds the labels and the offsets of the preceding line of
+/// start timestamps; both must match the series, otherwise the result is `None`.
 fn parse_series(
     line: &str,
     (first_ms, step_ms): (TimestampMs, i64),
@@ -133,8 +136,8 @@ fn parse_series(
     Some((labels, present.collect()))
 }
 
-/// Adds a series in runs of floats and runs of histograms: receivers take the floats of one place
-/// of a request before its histograms.
+/// Appends a series to `batch`, in runs of floats and runs of histograms: within one series of a
+/// request, receivers append the floats before the histograms, which would break the time order.
 fn push_series(batch: &mut Batch, labels: &Labels, samples: &[Sample]) {
     for run in samples.chunk_by(|a, b| a.is_float() == b.is_float()) {
         batch.label_bytes().extend_from_slice(labels.as_bytes());
@@ -157,7 +160,7 @@ fn push_series(batch: &mut Batch, labels: &Labels, samples: &[Sample]) {
     }
 }
 
-/// Milliseconds of a duration such as `39m417ms`; `None` if it is none.
+/// Parses a duration such as `39m417ms` into milliseconds; returns `None` if it is malformed.
 pub(super) fn duration_ms(text: &str) -> Option<i64> {
     let duration = parse_duration(text).ok()?;
     Some(duration.as_millis() as i64)

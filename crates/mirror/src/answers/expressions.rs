@@ -1,25 +1,26 @@
-//! Random expressions that are well typed: forms that a person would not think of.
+//! Random, well-typed PromQL expressions: combinations that nobody would think of when writing
+//! tests by hand.
 //!
-//! A grammar over the metrics of the test data, walked by a seeded generator. Invariant: equal
-//! seeds give equal expressions; every expression parses and has the type of an instant vector.
+//! A seeded generator walks a grammar over the metrics of the test data. Invariant: equal seeds
+//! give equal expressions, and every expression parses and has the type instant vector.
 
 use crate::answers::words::*;
 use crate::fleet::random::Random;
 
-/// Which language expressions are of.
+/// The part of PromQL that generated expressions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// That of a system without feature flags, over floats.
+    /// The language without feature flags, over floats only.
     Plain,
-    /// Like `Floats`, with more functions, over native histograms too.
+    /// Like [`Dialect::Plain`], with more functions, over native histograms as well.
     PlainHistograms,
-    /// All of it, over floats.
+    /// The whole language with all features, over floats only.
     Floats,
-    /// All of it, over native histograms too.
+    /// The whole language with all features, over native histograms as well.
     Full,
 }
 
-/// `count` expressions of `seed`.
+/// Generates `count` well-typed expressions of `dialect`; equal seeds give equal expressions.
 pub fn random_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
     let mut grammar = Grammar {
         random: Random::new(seed),
@@ -29,8 +30,8 @@ pub fn random_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<Stri
     (0..count).map(|_| grammar.vector(3)).collect()
 }
 
-/// `count` expressions of `seed` that most likely cannot be read: pieces of [`random_expressions`]
-/// are cut out, put in and swapped.
+/// Generates `count` expressions that most likely fail to parse: pieces of those that
+/// [`random_expressions`] returns are removed, inserted, replaced and swapped.
 pub fn broken_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
     let mut random = Random::new(seed ^ 1);
     let whole = random_expressions(dialect, seed, count);
@@ -38,7 +39,7 @@ pub fn broken_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<Stri
     whole.into_iter().map(damage).collect()
 }
 
-/// `text` with one to three pieces changed.
+/// Returns `text` with one to three of its pieces removed, inserted, replaced or swapped.
 fn damaged(random: &mut Random, text: &str) -> String {
     let mut pieces: Vec<&str> = split_pieces(text).collect();
     for _ in 0..=random.below(3) {
@@ -57,7 +58,7 @@ fn damaged(random: &mut Random, text: &str) -> String {
     pieces.concat()
 }
 
-/// Words, and all else byte by byte.
+/// Splits `text` into words; every character outside a word is a piece of its own.
 fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
@@ -84,7 +85,7 @@ impl Grammar {
         choices[self.random.below(choices.len() as u64) as usize]
     }
 
-    /// A choice among those that every dialect has and those of the full one alone.
+    /// Picks one of `plain`, or of `more` as well if the dialect is the full language.
     fn pick_of<'a>(&mut self, plain: &[&'a str], more: &[&'a str]) -> &'a str {
         let more = if self.full { more } else { &[] };
         let at = self.random.below((plain.len() + more.len()) as u64) as usize;
@@ -98,7 +99,7 @@ impl Grammar {
         self.random.below(count) == 0
     }
 
-    /// An instant vector of at most `depth` levels.
+    /// Generates an instant vector whose expression is nested at most `depth` levels deep.
     fn vector(&mut self, depth: usize) -> String {
         if depth == 0 {
             return self.selector();
@@ -152,7 +153,7 @@ impl Grammar {
         }
     }
 
-    /// `offset` or `@`, or both, or mostly nothing.
+    /// Generates an `offset`, an `@` modifier, both, or in most cases neither.
     fn modifier(&mut self) -> String {
         let offset = format!(" offset {}", self.duration(&OFFSETS));
         let at = match self.random.below(6) {
@@ -168,7 +169,8 @@ impl Grammar {
         }
     }
 
-    /// One of some durations, or an expression that makes one.
+    /// Picks one of `choices`; with all features enabled, sometimes a duration expression that
+    /// contains it.
     fn duration(&mut self, choices: &[&'static str]) -> String {
         let plain = self.pick(choices);
         if !self.full || !self.one_in(8) {
@@ -212,7 +214,8 @@ impl Grammar {
         format!("{}[{window}]{}", self.name(), self.modifier())
     }
 
-    /// A function of an anchored or smoothed window; some take neither.
+    /// Generates a function over an anchored or smoothed range; some of them are invalid for
+    /// functions that accept only one of the two.
     fn edges(&mut self) -> String {
         let function = self.pick(&["rate", "increase", "delta", "changes", "resets"]);
         let edges = self.pick(&["anchored", "smoothed", "anchored"]);

@@ -1,14 +1,14 @@
-//! The text form of the expressions to ask.
+//! Text form of the queries to send.
 //!
 //! ```text
-//! when at 30m, from 5m to 55m step 10m     how to ask what follows; times from the data's start
-//! when parsed, formatted                   what the system reads in what follows
-//! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
-//! random 300 seed 7                        so many random expressions
-//! random 300 seed 7 of native histograms   the same over native histograms too
-//! random 300 seed 7 of all features        the same in all of the language, over floats
-//! random 300 seed 7 of everything          the same, over native histograms too
-//! broken 300 seed 7 of everything          the same with pieces cut out, put in and swapped
+//! when at 30m, from 5m to 55m step 10m     times of later queries, relative to the start
+//! when parsed, formatted                   syntax tree and formatted text of later queries
+//! sum(rate(x[[[1m|5m]]]))                  [[a|b]] expands to one query with a and one with b
+//! random 300 seed 7                        300 random expressions
+//! random 300 seed 7 of native histograms   the same, over native histograms as well
+//! random 300 seed 7 of all features        the same in the whole language, over floats only
+//! random 300 seed 7 of everything          the same, over native histograms as well
+//! broken 300 seed 7 of everything          the same, with pieces removed, inserted and swapped
 //! ```
 
 use crate::answers::data::duration_ms;
@@ -18,7 +18,8 @@ use crate::error::MirrorError;
 use crate::fleet::random::Random;
 use firn_model::sample::TimestampMs;
 
-/// A time or a range of them, as an offset from the data's start, or none.
+/// Evaluation time of a query as an offset from the data's start in milliseconds: a moment, a range
+/// (start, end, step), or none for requests about the text of the expression.
 #[derive(Clone, Copy, Debug)]
 enum When {
     At(i64),
@@ -26,8 +27,8 @@ enum When {
     Text(Form),
 }
 
-/// Reads the text form; the queries come in the order of the lines. Fails with the number of the
-/// first line that cannot be read.
+/// Parses the text form; the queries keep the order of the lines. Fails with the number of the
+/// first line that is malformed.
 pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError> {
     let mut whens = Vec::new();
     let mut asks = Vec::new();
@@ -71,8 +72,8 @@ fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Opt
     Some(make(dialect, seed, count))
 }
 
-/// `count` random expressions of `seed`, each asked at a random moment and over a random range of
-/// the `span_ms` from `start_ms` on.
+/// Generates `count` random expressions from `seed`, each queried at a random time and over a
+/// random range within the `span_ms` that begin at `start_ms`.
 pub fn random_asks(
     dialect: Dialect,
     seed: u64,
@@ -125,13 +126,13 @@ fn ask(expression: &str, when: When, start_ms: TimestampMs) -> Ask {
     }
 }
 
-/// Every expression that `line` stands for, the last alternatives changing fastest. `None` if one
-/// is not closed.
+/// Expands `line` into all its alternatives, with the last group varying fastest. Returns `None` if
+/// a group is not closed.
 pub(super) fn alternatives(line: &str) -> Option<Vec<String>> {
     let Some(open) = line.find("[[") else {
         return Some(vec![line.to_owned()]);
     };
-    // Of three brackets the first belongs to the expression.
+    // In `[[[`, the first bracket belongs to the expression.
     let open = open + usize::from(line[open..].starts_with("[[["));
     let inner_start = open + 2;
     let (inner, rest) = split_closed(&line[inner_start..])?;
@@ -145,7 +146,8 @@ pub(super) fn alternatives(line: &str) -> Option<Vec<String>> {
     Some(out)
 }
 
-/// Splits behind the `]]` that closes what was opened before `text`; brackets inside are in pairs.
+/// Splits `text` at the `]]` that closes a group opened before it. Brackets inside the group must
+/// be balanced.
 fn split_closed(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     for (at, byte) in text.bytes().enumerate() {

@@ -1,15 +1,16 @@
-//! Judged requests: what a reference system answers to given requests, to the letter, and how
-//! another system is held against it.
+//! Recorded responses: the exact HTTP responses of a reference system to a list of requests, and
+//! the comparison of another system's responses with them.
 //!
 //! ```text
-//! same GET /api/v1/query query=up & time=1      the body as it is, what is of the clock aside
-//! shape GET /api/v1/status/tsdb                 the names of its fields, in order, and their types
-//! samples GET /api/v1/query query=up & stats=all    what it says of samples, nothing else
-//! same GET /api/v1/labels limit=[[1|x]]         [[a|b]] stands for a, then for b
+//! same GET /api/v1/query query=up & time=1      compare the body, except for times
+//! shape GET /api/v1/status/tsdb                 compare the names, order and types of the fields
+//! samples GET /api/v1/query query=up & stats=all    compare only the sample statistics
+//! same GET /api/v1/labels limit=[[1|x]]         [[a|b]] expands to a request with a, one with b
 //! ```
 //!
-//! Parameters of a POST are sent as a form, all others in the address. A line of the file of
-//! answers is `{"request": the line, "status", "type", "body"}`; lines are compressed with gzip.
+//! Parameters of a POST are sent as a form, all others in the URL. Each line of the file of
+//! responses is `{"request": the line, "status", "type", "body"}`; the file is compressed with
+//! gzip.
 
 use crate::answers::queries::alternatives;
 use crate::error::MirrorError;
@@ -19,10 +20,10 @@ use std::fmt::{self, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
+/// Timeout of a request, including the reading of its response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Fields whose values are of the clock, or of the folder that a config lies in.
+/// Fields whose values depend on the clock or on the directory of the config file.
 const OF_CLOCK: [&str; 13] = [
     "evalTotalTime",
     "resultSortTime",
@@ -39,13 +40,13 @@ const OF_CLOCK: [&str; 13] = [
     "groupNextToken",
 ];
 
-/// How long a system may take until it has scraped and evaluated what its config says.
+/// How long a system may take until it has scraped and evaluated everything in its config.
 const FILLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// Pause between two checks of whether a system is ready.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// What of a body is compared.
+/// The part of a response body that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Same,
@@ -53,7 +54,7 @@ enum Kind {
     Samples,
 }
 
-/// A request.
+/// A request of the text form, with alternatives expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     kind: Kind,
@@ -64,7 +65,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a line without alternatives.
+    /// Parses a line whose alternatives have already been expanded.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(4, ' ');
         let kind = match words.next()? {
@@ -90,7 +91,8 @@ impl Request {
         })
     }
 
-    /// Asks the system at `base`.
+    /// Sends the request to the system at `base` and returns the part of the response that is
+    /// compared.
     fn ask(&self, agent: &ureq::Agent, base: &str) -> Result<Answered, MirrorError> {
         let form = encoded(&self.params);
         let address = format!("{}{}", base.trim_end_matches('/'), self.path);
@@ -128,7 +130,7 @@ impl Request {
 }
 
 impl Kind {
-    /// What of a body is compared.
+    /// Returns the part of `body` that is compared.
     fn of(self, body: &str) -> String {
         match self {
             Kind::Same => without_clock(body),
@@ -141,10 +143,10 @@ impl Kind {
         }
     }
 
-    /// Whether `actual` is what was expected. A shape may have more fields.
+    /// Returns whether `actual` matches `expected`. A shape may contain additional fields.
     fn accepts(self, expected: &str, actual: &str) -> bool {
         match self {
-            // What is kept may have been read when less was left out.
+            // The recorded body may date from a time when fewer fields were masked.
             Kind::Same => without_clock(expected) == actual,
             Kind::Samples => expected == actual,
             Kind::Shape => {
@@ -155,7 +157,7 @@ impl Kind {
     }
 }
 
-/// Parameters as a form.
+/// Encodes parameters as `application/x-www-form-urlencoded`.
 fn encoded(params: &[(String, String)]) -> String {
     let mut form = String::new();
     for (name, value) in params {
@@ -175,13 +177,13 @@ fn push_encoded(form: &mut String, text: &str) {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                 form.push(char::from(byte));
             }
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             _ => drop(write!(form, "%{byte:02X}")),
         }
     }
 }
 
-/// The text with zeros where a clock says something.
+/// Returns `text` with the values of the fields in [`OF_CLOCK`] replaced by zeros.
 fn without_clock(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((at, field)) = next_field(rest) {
@@ -198,7 +200,7 @@ fn without_clock(text: &str) -> String {
     out + rest
 }
 
-/// The next field of [`OF_CLOCK`], and where it begins.
+/// Returns the position and the quoted name of the next field that is in [`OF_CLOCK`].
 fn next_field(text: &str) -> Option<(usize, String)> {
     let fields = OF_CLOCK.iter().filter_map(|name| {
         let field = format!("\"{name}\":");
@@ -207,7 +209,8 @@ fn next_field(text: &str) -> Option<(usize, String)> {
     fields.min_by_key(|(at, _)| *at)
 }
 
-/// A document without what it says: a line for each field, and for the first element of a list.
+/// The structure of a JSON document without its values. It is printed as one line per field, and
+/// lists are represented by their first element.
 #[derive(Debug)]
 enum Shape {
     Word(&'static str),
@@ -297,7 +300,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// A request and what a system said.
+/// A request and the response of a system to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     request: Request,
@@ -307,7 +310,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// The line of the file.
+    /// Encodes the request and its response as one line of the file.
     fn to_line(&self) -> String {
         json!({
             "request": self.request.line,
@@ -329,7 +332,7 @@ impl Answered {
         })
     }
 
-    /// Reads a file. Fails with the number of the first line that cannot be read.
+    /// Decodes a gzip-compressed file. Fails with the number of the first line that is malformed.
     pub fn unpack(file: &[u8]) -> Result<Vec<Self>, MirrorError> {
         let text = super::unpacked(file)?;
         let line = |(number, line): (usize, &str)| {
@@ -340,14 +343,14 @@ impl Answered {
         text.lines().enumerate().map(line).collect()
     }
 
-    /// The file of `all`.
+    /// Encodes `all` as a gzip-compressed file with one line per response.
     pub fn pack(all: &[Self]) -> Result<Vec<u8>, MirrorError> {
         super::packed(all.iter().map(Self::to_line))
     }
 }
 
-/// Reads the text form; requests come in the order of the lines. Fails with the number of the first
-/// line that cannot be read.
+/// Parses the text form; requests keep the order of the lines. Fails with the number of the first
+/// line that is malformed.
 pub fn parse(text: &str) -> Result<Vec<Request>, MirrorError> {
     let mut requests = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -362,13 +365,14 @@ pub fn parse(text: &str) -> Result<Vec<Request>, MirrorError> {
     Ok(requests)
 }
 
-/// What the system at `base` says to each of `requests`.
+/// Returns the responses of the system at `base` to each of `requests`.
 pub fn record(base: &str, requests: &[Request]) -> Result<Vec<Answered>, MirrorError> {
     let agent = agent();
     requests.iter().map(|r| r.ask(&agent, base)).collect()
 }
 
-/// Waits until the system at `base` knows how its targets, its rules and its Alertmanagers are.
+/// Waits until the system at `base` has scraped its targets, evaluated its rules, discovered its
+/// Alertmanagers and stored the series of its alerts. Fails after [`FILLED_WITHIN`].
 pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
     let agent = agent();
     let looks = [
@@ -380,7 +384,7 @@ pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
         ),
         ("/api/v1/alertmanagers", "\"url\"", "\"lastError\""),
         ("/api/v1/alerts", "\"state\":\"firing\"", "\"data\":null"),
-        // An alert is told before its series are stored.
+        // The API lists an alert before the alert's series are stored.
         (
             "/api/v1/label/alertname/values",
             "[\"Firing\",\"Pending\"]",
@@ -406,7 +410,8 @@ pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
     Ok(())
 }
 
-/// Asks the system at `base` what the reference was asked, and says where it differs.
+/// Sends the recorded requests to the system at `base` and returns a description of each response
+/// that differs from the recorded one.
 pub fn check(base: &str, answered: &[Answered]) -> Result<Vec<String>, MirrorError> {
     let agent = agent();
     let mut failures = Vec::new();

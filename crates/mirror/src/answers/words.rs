@@ -1,4 +1,5 @@
-//! The words that random expressions are made of; metrics are those of the test data.
+//! Building blocks of random expressions: selectors, functions, durations and operators. The
+//! metrics are those of the test data.
 
 pub(super) const VECTORS: [&str; 16] = [
     "http_requests_total",
@@ -19,7 +20,7 @@ pub(super) const VECTORS: [&str; 16] = [
     "{__type__=~\"gauge|counter\"}",
 ];
 
-/// Native histograms and series that mix them with floats.
+/// Native histograms, and series that contain both floats and native histograms.
 pub(super) const HISTOGRAMS: [&str; 6] = [
     "latency_seconds",
     "latency_seconds{job=\"api\"}",
@@ -33,7 +34,7 @@ pub(super) const WINDOWS: [&str; 6] = ["30s", "1m", "95s", "5m", "12m", "40m"];
 
 pub(super) const OFFSETS: [&str; 5] = ["1m", "7m", "-2m", "90s", "33s"];
 
-/// Durations made of one, `D`, that is written plainly.
+/// Duration expressions in which `D` is replaced by a plain duration.
 pub(super) const DURATIONS: [&str; 7] = [
     "(D * 2)",
     "(D + 30s)",
@@ -177,7 +178,7 @@ pub(super) const INFO_SELECTORS: [&str; 6] = [
     "{zone=\"east\"}",
 ];
 
-/// Functions of labels over `V`.
+/// Label functions; `V` is replaced by an instant vector.
 pub(super) const RELABELLINGS: [&str; 6] = [
     "label_replace(V, \"port\", \"$1\", \"instance\", \".*:(.*)\")",
     "label_replace(V, \"job\", \"x\", \"job\", \"a.*\")",
@@ -192,7 +193,7 @@ pub(super) const MORE_RELABELLINGS: [&str; 2] = [
     "sort_by_label_desc(V, \"job\")",
 ];
 
-/// What is put into broken expressions.
+/// Pieces that are inserted into expressions in order to break them.
 pub(super) const PIECES: [&str; 60] = [
     "(",
     ")",

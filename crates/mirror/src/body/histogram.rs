@@ -1,10 +1,10 @@
-//! Native histograms of remote write 1.0: `prometheus.Histogram`, field by field.
+//! Encoder of native histograms for remote write 1.0: the fields of `prometheus.Histogram`.
 
 use crate::protobuf::{push_deltas, push_float, push_floats, push_number, push_spans, zigzag};
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::{Counts, ResetHint};
 
-/// The message of a histogram.
+/// Encodes `sample` as a `prometheus.Histogram` message, without its tag and length.
 pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
     let (histogram, mut out) = (&sample.histogram, Vec::new());
     match &histogram.counts {
@@ -47,7 +47,7 @@ pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
         ResetHint::Gauge => 3,
     };
     push_number(&mut out, 14, hint);
-    // Negative times are ten bytes long in protobuf's int64.
+    // Protobuf encodes a negative int64 in ten bytes.
     push_number(&mut out, 15, sample.time as u64);
     push_floats(&mut out, 16, &histogram.custom_values);
     out

@@ -1,14 +1,14 @@
-//! What is kept of a difference: a folder with both answers and how to get them again.
+//! Writes the folder of a difference: both answers, and a script that repeats the request.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `baseline.json`, `candidate.json` | the answers |
-//! | `difference.json` | the first place where they differ |
-//! | `curl.sh` | asks both again |
-//! | `minimised.promql` | a smaller expression about which they differ |
+//! | `difference.json` | the first place at which they differ |
+//! | `curl.sh` | sends the request to both systems again |
+//! | `minimised.promql` | a smaller expression for which the answers still differ |
 //!
-//! The name of a folder follows from the question, so that a later round writes over it. Which
-//! folders there are, and for how long, `folders` knows.
+//! The name of a folder is derived from the request, so that a later round overwrites it. The
+//! module `folders` decides which folders are kept, and for how long.
 
 use super::system::{Fetched, Params, System};
 use super::tally::Pass;
@@ -21,28 +21,30 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-/// Points of a line that is drawn.
+/// Maximum number of points per line of a chart; longer series are thinned out.
 const POINTS_MAX: usize = 300;
 
-/// The file that says where answers differ; it is written last.
+/// The file that describes the difference. It is written last, and its age is the age of the
+/// folder.
 pub const DIFFERENCE: &str = "difference.json";
 
-/// Bytes of a body that is no JSON which are kept.
+/// Maximum number of bytes that are kept of a body that is not JSON.
 const FOREIGN_BYTES_MAX: usize = 4_096;
 
-/// A series as both systems have it.
+/// A series with its points from both systems, from which the report draws a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sketch {
-    /// Its labels.
+    /// The labels of the series as text.
     pub series: String,
-    /// Times and values of the baseline.
+    /// Times in milliseconds and values of the baseline's points.
     pub baseline: Vec<(i64, f64)>,
-    /// Times and values of the candidate.
+    /// Times in milliseconds and values of the candidate's points.
     pub candidate: Vec<(i64, f64)>,
 }
 
 impl Sketch {
-    /// The series that `spot` is about; `None` if neither answer has points of it.
+    /// Extracts the series in which `spot` was found. Returns `None` if neither answer has more
+    /// than one point of it, because that is not enough for a line.
     pub fn of(spot: &Spot, baseline: &Fetched, candidate: &Fetched) -> Option<Self> {
         let labels = spot.labels.as_ref()?;
         let sketch = Self {
@@ -71,40 +73,41 @@ fn points(fetched: &Fetched, labels: &LabelSet) -> Vec<(i64, f64)> {
         .collect()
 }
 
-/// A difference to keep.
+/// A difference that is to be written to a folder of the report.
 pub struct Artefact<'a> {
-    /// As what it was asked.
+    /// The pass of the round in which the difference was found.
     pub pass: Pass,
-    /// What was asked.
+    /// The text of the query or of the lookup.
     pub question: &'a str,
-    /// Of whom.
+    /// Baseline and candidate, in this order.
     pub systems: [&'a System; 2],
-    /// Where.
+    /// The endpoint below `/api/v1`.
     pub endpoint: &'a str,
-    /// With what.
+    /// The parameters of the request.
     pub params: &'a Params,
-    /// The answers.
+    /// The responses of baseline and candidate, in this order.
     pub answers: [&'a Fetched; 2],
-    /// Where they differ first.
+    /// The first place at which the answers differ.
     pub spot: &'a Spot,
-    /// A smaller question.
+    /// A smaller expression for which the answers still differ.
     pub minimised: &'a str,
 }
 
 impl Artefact<'_> {
-    /// The name of the folder.
+    /// Returns the name of the folder: the pass and a hash of the query.
     pub fn name(&self) -> String {
         let parts: Vec<u64> = self.question.bytes().map(u64::from).collect();
         format!("{}-{:016x}", self.pass.as_str(), mix(&parts))
     }
 
-    /// Writes the folder into `report`; returns how many bytes it holds.
+    /// Writes the folder into the directory `report` and returns the total size of its files in
+    /// bytes.
     pub fn write(&self, report: &Path) -> Result<u64, MirrorError> {
         let folder = report.join(self.name());
         fs::create_dir_all(&folder).map_err(MirrorError::file("create", &folder))?;
         let minimised = format!("{}\n", self.minimised);
         let mut bytes = 0;
-        // What says how old the folder is comes last.
+        // `difference.json` determines the age of the folder, so it is written last.
         for (file, content) in [
             ("baseline.json", kept(self.answers[0])),
             ("candidate.json", kept(self.answers[1])),
@@ -162,7 +165,8 @@ fn pretty(value: &Value) -> Vec<u8> {
     format!("{value:#}\n").into_bytes()
 }
 
-/// The answer, or what stands for it where there is none.
+/// Returns the body to keep: the answer itself or, for responses that are not answers, a JSON
+/// object with the error and the start of the body.
 fn kept(fetched: &Fetched) -> Cow<'_, [u8]> {
     match fetched.answer() {
         Ok(_) => fetched.body.as_slice().into(),

@@ -1,15 +1,15 @@
-//! The threads that ask one system: one for each question that may be under way, for as long as the
-//! run lasts, each with a connection of its own.
+//! Threads that send requests to one system. Each has its own connection and lives as long as the
+//! run; their number limits the number of concurrent requests.
 //!
 //! ```text
-//! a question -> queue of the baseline's askers -> answer \
-//!            `> queue of the candidate's askers -> answer -> the thread that judges both
+//! request -> queue of the baseline's askers  -> answer \
+//!         `> queue of the candidate's askers -> answer -> thread that compares both
 //! ```
 //!
-//! A system that goes idle between two questions has cold caches and threads to wake. So an asker
-//! neither judges an answer nor waits for the other system: it takes the next question as soon as
-//! it has the answer to the one before. Invariant: no more requests are under way in a system than
-//! it has askers, whatever is asked and by whom.
+//! A system that is idle between two requests has cold caches and sleeping threads. An asker
+//! therefore neither compares answers nor waits for the other system: it takes the next request as
+//! soon as it has received an answer. Invariant: a system never has more concurrent requests than
+//! it has askers, whichever threads submit them.
 
 use super::latency::Latencies;
 use crate::api::{Client, Reply};
@@ -19,39 +19,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Parameters of a request.
+/// Parameters of a request as pairs of name and value.
 pub type Params = Vec<(&'static str, String)>;
 
-/// A request and where its answer goes.
+/// A request and the channel to which its response is sent.
 struct Job {
     endpoint: String,
     params: Params,
-    /// Whether the time of the answer counts.
+    /// Whether the latency of the response is recorded.
     is_question: bool,
     reply: SyncSender<Result<Reply, MirrorError>>,
 }
 
-/// The askers of a system; they end with this value.
+/// The asker threads of one system. They end when this value is dropped.
 #[derive(Debug)]
 pub struct Askers {
     jobs: SyncSender<Job>,
     latencies: Arc<Mutex<Latencies>>,
 }
 
-/// A request that is under way.
+/// A request that has been queued and whose response is pending.
 #[derive(Debug)]
 pub struct Begun(Receiver<Result<Reply, MirrorError>>);
 
 impl Begun {
-    /// Waits for the answer.
+    /// Waits for the response of the system.
     pub fn wait(self) -> Result<Reply, MirrorError> {
         self.0.recv().expect("an asker answers each request")
     }
 }
 
 impl Askers {
-    /// Starts `count` askers, each of which asks by a client of its own for at most `busy` percent
-    /// of the time.
+    /// Starts `count` askers, each with its own client. Each pauses after a request so that it
+    /// spends at most `busy` percent of the time on requests.
     pub fn start(count: usize, busy: f64, client: impl Fn() -> Client) -> Self {
         let (jobs, waiting) = sync_channel(count);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -64,7 +64,7 @@ impl Askers {
         Self { jobs, latencies }
     }
 
-    /// Begins to ask an endpoint below `/api/v1`; waits if all askers have enough to do.
+    /// Queues a request to an endpoint below `/api/v1`. Blocks while the queue is full.
     pub fn begin(&self, endpoint: &str, params: &Params, is_question: bool) -> Begun {
         let (reply, answer) = sync_channel(1);
         let job = Job {
@@ -77,14 +77,14 @@ impl Askers {
         Begun(answer)
     }
 
-    /// The times of all answers to questions so far.
+    /// Returns a copy of the latencies of all compared queries so far.
     pub fn latencies(&self) -> Latencies {
         let latencies = self.latencies.lock();
         latencies.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Asks what waits until there is no more to come.
+/// Sends queued requests one after the other until the queue is closed.
 fn work(waiting: &Mutex<Receiver<Job>>, client: &Client, latencies: &Mutex<Latencies>, busy: f64) {
     let next = || {
         let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,13 +98,14 @@ fn work(waiting: &Mutex<Receiver<Job>>, client: &Client, latencies: &Mutex<Laten
             let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
             latencies.record(elapsed);
         }
-        // The caller may have gone.
+        // Sending fails if the caller has dropped the receiver, which is harmless.
         let _ = job.reply.send(replied);
         thread::sleep(pause_after(elapsed, busy));
     }
 }
 
-/// How long to ask nothing after having asked for `busy`, so that this is `percent` of both.
+/// Returns how long to pause after a request that took `busy`, so that requests take up `percent`
+/// of the total time.
 fn pause_after(busy: Duration, percent: f64) -> Duration {
     busy.mul_f64((100.0 - percent) / percent)
 }

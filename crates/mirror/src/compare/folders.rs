@@ -1,8 +1,9 @@
-//! Which folders of differences a report has, and how many bytes they hold.
+//! The set of difference folders in a report, and their total size.
 //!
-//! Invariant: they hold no more bytes than they may and are no more than they may be; the oldest
-//! goes first. A write that fails loses a folder and not the run. A difference that lasts is
-//! written anew once an hour, so that a run of weeks does not write answers with each round.
+//! Invariant: number and total size of the folders stay within their limits; the oldest folder is
+//! deleted first. A failed write loses one folder but does not stop the run. The folder of a
+//! persisting difference is rewritten at most once an hour, so that a run of weeks does not write
+//! answers in each round.
 
 use super::artefact::{Artefact, DIFFERENCE};
 use super::tally::Pass;
@@ -14,36 +15,37 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Folders of one report: what people look through, and a folder is some files.
+/// Maximum number of folders per report. People browse them, and each folder consists of several
+/// files.
 const FOLDERS_MAX: usize = 10_000;
 
-/// How old a folder is when a difference of the same classes is written over it.
+/// Age from which a folder is overwritten by a new difference of the same classes.
 const WRITTEN_ANEW: Duration = Duration::from_secs(3_600);
 
-/// For how long folders stay, and how many bytes of them.
+/// Retention of difference folders: maximum age and maximum total size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeping {
-    /// The age of a folder that goes.
+    /// Age beyond which a folder is deleted.
     pub age_max: Duration,
-    /// Bytes of all folders together.
+    /// Maximum total size of all folders in bytes.
     pub bytes_max: u64,
 }
 
-/// A folder.
+/// A difference folder that exists in the report directory.
 #[derive(Clone, Debug)]
 struct Kept {
     name: String,
     bytes: u64,
     written: SystemTime,
-    /// None of a folder that an earlier run left.
+    /// Classes of the difference; `None` for folders that an earlier run left.
     classes: Option<Vec<Class>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the order in which they were written.
+    /// Folders by sequence number, which follows the order of writing.
     by_age: BTreeMap<u64, Kept>,
-    /// The place of each in that order.
+    /// Sequence number of each folder by its name.
     places: HashMap<String, u64>,
     next: u64,
     bytes: u64,
@@ -52,22 +54,22 @@ struct State {
     failure: Option<String>,
 }
 
-/// What a report says of its folders.
+/// Statistics about the folders of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// How many there are.
+    /// Number of folders that exist now.
     pub count: usize,
-    /// Bytes in them.
+    /// Total size of these folders in bytes.
     pub bytes: u64,
-    /// Those that went before the end of the run, by age or for room.
+    /// Number of folders that were deleted during the run because of age or the size limit.
     pub removed: u64,
-    /// Folders and reports that could not be written.
+    /// Number of failures to write or delete a folder or to write a report.
     pub failed: u64,
-    /// Why the last of those was not.
+    /// Error message of the last of these failures.
     pub failure: Option<String>,
 }
 
-/// The folders of a report.
+/// The difference folders of a report. Threads may share it; an internal mutex guards its state.
 #[derive(Debug)]
 pub struct Folders {
     report: PathBuf,
@@ -76,7 +78,8 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Those that are in `report` already.
+    /// Opens the directory `report` and registers the difference folders that earlier runs left
+    /// there.
     pub fn open(report: &Path, keeping: Keeping) -> Self {
         let listed = fs::read_dir(report).into_iter().flatten().flatten();
         let paths = listed.map(|entry| entry.path());
@@ -95,7 +98,8 @@ impl Folders {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a difference of some classes; the name of its folder, unless it could not be written.
+    /// Writes the folder of a difference unless a recent one of the same classes exists. Returns
+    /// the name of the folder, or `None` if it could not be written.
     pub fn keep(&self, artefact: &Artefact<'_>, classes: &[Class]) -> Option<String> {
         let name = artefact.name();
         if self.lock().is_fresh(&name, classes) {
@@ -118,7 +122,7 @@ impl Folders {
         }
     }
 
-    /// Notes a folder that was written, and makes room for it.
+    /// Registers a folder that has been written, and deletes the oldest ones until the limits hold.
     fn take(&self, kept: Kept) {
         let gone = {
             let mut state = self.lock();
@@ -128,7 +132,7 @@ impl Folders {
         self.remove(&gone);
     }
 
-    /// Removes folders that are too old.
+    /// Deletes the folders that are older than [`Keeping::age_max`].
     pub fn remove_old(&self) {
         let gone = {
             let mut state = self.lock();
@@ -147,19 +151,19 @@ impl Folders {
         }
     }
 
-    /// Notes what could not be written.
+    /// Counts a failed write or deletion and keeps its error message for the report.
     pub fn note_failure(&self, e: &MirrorError) {
         let mut state = self.lock();
         state.failed += 1;
         state.failure = Some(e.to_string());
     }
 
-    /// Whether a folder is still there.
+    /// Returns whether the folder `name` still exists.
     pub fn has(&self, name: &str) -> bool {
         self.lock().places.contains_key(name)
     }
 
-    /// What there is of them.
+    /// Returns the current statistics for a report.
     pub fn figures(&self) -> Figures {
         let state = self.lock();
         Figures {
@@ -173,7 +177,7 @@ impl Folders {
 }
 
 impl State {
-    /// Takes a folder as the newest one.
+    /// Registers a folder as the newest one, replacing any earlier entry of the same name.
     fn push(&mut self, kept: Kept) {
         if let Some(place) = self.places.insert(kept.name.clone(), self.next)
             && let Some(before) = self.by_age.remove(&place)
@@ -193,7 +197,8 @@ impl State {
         })
     }
 
-    /// Forgets the oldest folders until the others are no more than they may be.
+    /// Drops the oldest entries until number and size are within the limits, and returns their
+    /// names.
     fn over(&mut self, bytes_max: u64) -> Vec<String> {
         let mut gone = Vec::new();
         while self.bytes > bytes_max || self.by_age.len() > FOLDERS_MAX {
@@ -221,12 +226,13 @@ impl State {
     }
 }
 
-/// A clock that was set back makes no folder old.
+/// Returns whether a folder is older than `age`. If the clock was set back, no folder counts as
+/// old.
 fn is_older(kept: &Kept, age: Duration) -> bool {
     kept.written.elapsed().is_ok_and(|elapsed| elapsed > age)
 }
 
-/// The folder at `path`, if it is one of a difference.
+/// Reads size and age of the folder at `path`; returns `None` if it is not a difference folder.
 fn read(path: &Path) -> Option<Kept> {
     let name = path.file_name()?.to_str()?.to_owned();
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -241,7 +247,7 @@ fn read(path: &Path) -> Option<Kept> {
     let written = fs::metadata(path.join(DIFFERENCE)).and_then(|m| m.modified());
     Some(Kept {
         bytes: bytes.sum(),
-        // One that was not written to its end is as old as can be.
+        // A folder that was not written completely has no `difference.json` and counts as oldest.
         written: written.unwrap_or(SystemTime::UNIX_EPOCH),
         classes: None,
         name,
@@ -319,7 +325,7 @@ mod tests {
         };
         check(&[("a", 40), ("b", 60)], &["a", "b"], 0);
         check(&[("a", 40), ("b", 60), ("c", 1)], &["b", "c"], 1);
-        // One that is written again is new, and counts once.
+        // A rewritten folder counts as new, and only once.
         check(
             &[("a", 40), ("b", 40), ("a", 50), ("c", 20)],
             &["a", "c"],

@@ -1,20 +1,22 @@
-//! Differences that were found to last, for the rounds that follow: a question that differs in the
-//! same classes as before is not asked again to see whether it really does.
+//! Remembers persistent differences for later rounds: a query whose answers differ in the same
+//! classes as before is neither repeated for confirmation nor minimised again.
 //!
-//! Invariant: what is kept is bounded; of a difference that is not kept nothing is assumed.
+//! Invariant: the number of remembered differences is bounded; differences beyond the bound are
+//! confirmed again in each round.
 
 use super::tally::Pass;
 use crate::judge::Class;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Differences that are kept: questions change as a fleet does, in weeks without end.
+/// Maximum number of remembered differences. In long runs the queries change as the fleet does, so
+/// that the number would grow without bound.
 const LASTING_MAX: usize = 20_000;
 
-/// Questions that are made smaller in a run; each takes some tens of requests.
+/// Maximum number of queries that are minimised per run; each takes dozens of requests.
 const MINIMISED_MAX: usize = 300;
 
-/// What is known of a difference.
+/// A confirmed difference: its classes and the minimised expression.
 #[derive(Clone, Debug, PartialEq)]
 struct Difference {
     classes: Vec<Class>,
@@ -27,7 +29,7 @@ struct State {
     minimised: usize,
 }
 
-/// The differences of a run.
+/// The persistent differences of a run, shared by the threads of a round.
 #[derive(Debug, Default)]
 pub struct Lasting(Mutex<State>);
 
@@ -36,14 +38,15 @@ impl Lasting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The smaller question that was found about a question which differed in these classes.
+    /// Returns the minimised expression of a query whose answers differed in exactly these classes
+    /// before.
     pub fn minimised(&self, pass: Pass, question: &str, classes: &[Class]) -> Option<String> {
         let state = self.lock();
         let known = state.known.get(&(pass, question.to_owned()))?;
         (known.classes == classes).then(|| known.minimised.clone())
     }
 
-    /// Whether one more question may be made smaller; it counts as one that is.
+    /// Returns whether another query may be minimised in this run, and counts it if so.
     pub fn may_minimise(&self) -> bool {
         let mut state = self.lock();
         let may = state.minimised < MINIMISED_MAX;
@@ -51,7 +54,7 @@ impl Lasting {
         may
     }
 
-    /// Keeps a difference that lasts.
+    /// Remembers a confirmed difference, unless [`LASTING_MAX`] is reached.
     pub fn note(&self, pass: Pass, question: &str, classes: Vec<Class>, minimised: String) {
         let mut state = self.lock();
         let key = (pass, question.to_owned());

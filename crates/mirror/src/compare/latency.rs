@@ -1,17 +1,17 @@
-//! How long answers took: quantiles of any number of them in a few kilobytes.
+//! Latency histogram: quantiles of any number of latencies in a few kilobytes.
 //!
-//! A value falls into one of 32 buckets between two powers of two, so a quantile is at most 3 % too
-//! high; the largest value is exact.
+//! There are 32 buckets between two powers of two, so that a quantile is at most 3 % too high. The
+//! maximum is exact.
 
 use std::time::Duration;
 
-/// Bits of a value that its bucket keeps behind the first one.
+/// Number of bits after the leading one that determine the bucket of a value.
 const KEPT_BITS: u32 = 5;
 
-/// Buckets for all microseconds of 64 bits.
+/// Number of buckets for all 64-bit values in microseconds.
 const BUCKETS: usize = ((64 - KEPT_BITS as usize) + 1) << KEPT_BITS;
 
-/// Counts of answers by time.
+/// A histogram of latencies with exponential buckets, and their exact sum and maximum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     buckets: Vec<u64>,
@@ -32,7 +32,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts an answer.
+    /// Adds the latency of a response to the histogram.
     pub fn record(&mut self, elapsed: Duration) {
         let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.buckets[bucket_of(us)] += 1;
@@ -41,17 +41,18 @@ impl Latencies {
         self.max_us = self.max_us.max(us);
     }
 
-    /// Answers.
+    /// Returns the number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The time of all of them together, in seconds.
+    /// Returns the sum of all recorded latencies in seconds.
     pub fn sum_seconds(&self) -> f64 {
         self.sum_us as f64 / 1e6
     }
 
-    /// The time that a share `q` of all answers did not exceed, in milliseconds; zero of none.
+    /// Returns the `q`-quantile in milliseconds, at most 3 % too high; 0 if nothing has been
+    /// recorded.
     pub fn quantile_ms(&self, q: f64) -> f64 {
         let rank = (q * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -64,7 +65,7 @@ impl Latencies {
         0.0
     }
 
-    /// The longest time, in milliseconds.
+    /// Returns the longest recorded latency in milliseconds.
     pub fn max_ms(&self) -> f64 {
         self.max_us as f64 / 1e3
     }
@@ -75,7 +76,7 @@ fn bucket_of(us: u64) -> usize {
     ((shift as usize) << KEPT_BITS) + (us >> shift) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value in microseconds that belongs to `bucket`.
 fn last_of(bucket: usize) -> u64 {
     let shift = (bucket >> KEPT_BITS).saturating_sub(1) as u32;
     let first = (bucket - ((shift as usize) << KEPT_BITS)) as u64;

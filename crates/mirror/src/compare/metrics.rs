@@ -1,4 +1,4 @@
-//! The metrics of a run, for a Prometheus that scrapes it.
+//! Metrics of a comparison run, exposed for Prometheus.
 
 use super::system::Pair;
 use super::tally::{Outcome, Pass, Tally};
@@ -6,7 +6,8 @@ use crate::error::MirrorError;
 use crate::target::{self, Target};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shows `tally` and the latencies of `pair` at `address` as long as the process lives.
+/// Serves the metrics of `tally` and `pair` under `/metrics` at `address` while the returned target
+/// lives.
 pub fn listen(
     address: &str,
     tally: Arc<Mutex<Tally>>,

@@ -1,27 +1,28 @@
-//! Makes an expression smaller as long as two systems still differ about it.
+//! Minimises an expression for which two systems return different answers.
 //!
-//! Greedy: of all expressions that are one step smaller the first that still differs takes its
-//! place, until none does or there were enough tries. A step takes a part in the place of the
-//! whole, or takes away a matcher, an offset or labels of a grouping.
+//! The search is greedy: among all expressions that are one step smaller, the first for which the
+//! answers still differ becomes the new best, until there is none or the tries are used up. A step
+//! replaces the whole by a part, or removes a matcher, an offset or a grouping label.
 
 use crate::questions::parse;
 use firn_model::labels::METRIC_NAME;
 use firn_promql::ast::{Duration, Expr, ExprKind, Grouping, ValueType, VectorSelector};
 
-/// Expressions that are tried for one question.
+/// Maximum number of expressions that are tried for one query.
 const TRIES_MAX: usize = 48;
 
-/// The longest expression that is made smaller: longer ones would take their time.
+/// Maximum length of an expression that is minimised; longer ones would take too long.
 const TEXT_BYTES_MAX: usize = 8_192;
 
-/// The smallest expression that was found about which `differs` is true, as it is for `expr`.
+/// Returns the smallest expression found for which `differs` is true. `differs` must be true for
+/// `expr`.
 pub fn minimise(expr: &Expr, differs: &mut dyn FnMut(&Expr) -> bool) -> String {
     let mut best = expr.without_parens().clone();
     let mut tries = 0;
     'smaller: while tries < TRIES_MAX && best.to_string().len() <= TEXT_BYTES_MAX {
         for step in steps(&best) {
             let text = step.without_parens().to_string();
-            // A part may not make sense where it is put.
+            // A part may be invalid in its new position.
             let Ok(step) = parse(&text) else {
                 continue;
             };
@@ -39,7 +40,7 @@ pub fn minimise(expr: &Expr, differs: &mut dyn FnMut(&Expr) -> bool) -> String {
     best.to_string()
 }
 
-/// All expressions that are one step smaller, the smallest first.
+/// Returns all expressions that are one step smaller, starting with the smallest.
 fn steps(expr: &Expr) -> Vec<Expr> {
     let mut parts = Vec::new();
     expr.for_each_child(&mut |child| collect_parts(child, &mut parts));
@@ -47,7 +48,8 @@ fn steps(expr: &Expr) -> Vec<Expr> {
     parts
 }
 
-/// `expr` if it can be asked by itself, otherwise the parts of it that can.
+/// Adds `expr` if it can be queried on its own, otherwise those of its parts that can. Parts that
+/// read no series are skipped.
 fn collect_parts(expr: &Expr, into: &mut Vec<Expr>) {
     let mut reads = false;
     expr.visit(&mut |node| {
@@ -62,7 +64,7 @@ fn collect_parts(expr: &Expr, into: &mut Vec<Expr>) {
     }
 }
 
-/// `expr` with one part of it smaller.
+/// Returns the variants of `expr` in which one part has been made smaller by one step.
 fn inner_steps(expr: &Expr) -> Vec<Expr> {
     let mut found: Vec<Expr> = own_steps(&expr.kind)
         .into_iter()
@@ -98,7 +100,8 @@ fn inner_steps(expr: &Expr) -> Vec<Expr> {
     found
 }
 
-/// A node with less of its own.
+/// Returns the variants of a node without one of its own elements: a matcher, offset or grouping
+/// label.
 fn own_steps(kind: &ExprKind) -> Vec<ExprKind> {
     match kind {
         ExprKind::Vector(vector) => {

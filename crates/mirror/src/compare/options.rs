@@ -1,4 +1,4 @@
-//! The command line of `firn compare`.
+//! Command line of `firn compare`: its flags, their help and their validation.
 
 use super::folders::Keeping;
 use super::tally::Pass;
@@ -18,19 +18,21 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The stretch of a run that is told no start: enough for most questions, little to read.
+/// Length of the stretch for runs without `--start`: long enough for most queries, and cheap to
+/// read.
 const STRETCH_MS: i64 = 3_600_000;
 
-/// Questions under way at once: more would measure the queues of the systems.
+/// Upper bound of `--concurrency`; more requests would only measure the queues of the systems.
 const CONCURRENCY_MAX: usize = 256;
 
-/// What the two systems are called.
+/// Names of the two systems in flags and reports.
 const NAMES: [&str; 2] = ["baseline", "candidate"];
 
-/// In percent: a pause after a question that took its whole time may be long, but ends.
+/// Lower bound of `--busy` in percent. It bounds the pause after a request that used its whole
+/// timeout.
 const BUSY_MIN: f64 = 1.0;
 
-/// `firn compare` and its flags: for parsing, help, completions and man pages.
+/// Returns the command `firn compare` with its flags, for parsing, help, completions and man pages.
 pub fn command() -> Command {
     Command::new("compare")
         .bin_name("firn compare")
@@ -50,7 +52,7 @@ pub fn command() -> Command {
 
 fn text(name: &'static str, value: &'static str) -> Arg {
     let arg = Arg::new(name).long(name).value_name(value);
-    // As in other tools, what follows a flag is its value, whatever it looks like.
+    // As in other tools, the word after a flag is its value even if it begins with a hyphen.
     arg.allow_hyphen_values(true)
 }
 
@@ -207,79 +209,79 @@ fn as_whom() -> [Arg; 3] {
     ]
 }
 
-/// A whole command line.
+/// The validated options of a run of `firn compare`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The system whose answers count as right.
+    /// URL of the system whose answers are considered correct.
     pub baseline: String,
-    /// The system that is held against it.
+    /// URL of the system that is compared with the baseline.
     pub candidate: String,
-    /// Files and folders with questions.
+    /// Files and directories from which queries are read.
     pub queries: Vec<PathBuf>,
-    /// Questions to make up.
+    /// Number of queries to generate.
     pub generate: usize,
-    /// Which ones.
+    /// Seed of the generated queries.
     pub seed: u64,
-    /// Where the report goes.
+    /// Directory to which the report is written.
     pub report: PathBuf,
-    /// What a round asks.
+    /// The passes that each round runs.
     pub passes: Vec<Pass>,
-    /// Series whose labels are compared; all if empty.
+    /// Selectors that restrict the label lookups; empty for all series.
     pub matches: Vec<String>,
-    /// Labels that are not compared, besides those known.
+    /// Labels that are ignored in comparisons, in addition to the built-in list.
     pub ignored_labels: Vec<String>,
-    /// Headers of requests.
+    /// Headers that are added to requests.
     pub headers: Vec<Header>,
-    /// From when both systems have the same data.
+    /// Start of the data that both systems have, in milliseconds since the epoch.
     pub start_ms: TimestampMs,
-    /// Up to when, if that is known.
+    /// End of that data in milliseconds since the epoch, or `None` if it still grows.
     pub end_ms: Option<TimestampMs>,
-    /// Time between two points, if it is fixed.
+    /// Fixed step of range queries in milliseconds; `None` derives it from the range.
     pub step_ms: Option<i64>,
-    /// Until when rounds are made; one round is if there is none.
+    /// Time at which the run ends, in milliseconds since the epoch; `None` for a single round.
     pub until_ms: Option<TimestampMs>,
-    /// How much of the stretch is asked about, if not all of it.
+    /// Length of the end of the stretch that is queried, in milliseconds; `None` for all of it.
     pub window_ms: Option<i64>,
-    /// How old questions may be.
+    /// Maximum age of the collected queries.
     pub gather_every: Duration,
     /// Time between two rounds.
     pub pause: Duration,
-    /// The lookback.
+    /// Lookback delta of the systems in milliseconds.
     pub staleness_ms: i64,
-    /// How long samples take to be in both systems.
+    /// Delay in milliseconds until samples are visible in both systems.
     pub liveness_ms: i64,
-    /// Which folders of mismatches stay.
+    /// Retention of the difference folders.
     pub keeping: Keeping,
-    /// Until when an answer must be whole.
+    /// Timeout of a request, including the reading of its whole response.
     pub timeout: Duration,
-    /// The longest answer.
+    /// Maximum length of an answer in bytes.
     pub answer_bytes_max: u64,
-    /// Questions under way at once.
+    /// Maximum number of concurrent requests to each system.
     pub concurrency: usize,
-    /// How much of the time each of them may be under way, in percent.
+    /// Maximum share of the time that each connection spends on requests, in percent.
     pub busy: f64,
-    /// How far values may be apart.
+    /// Maximum difference between two values that count as equal.
     pub tolerance: Tolerance,
-    /// The least match rate that is a success, in percent.
+    /// Minimum match rate for success, in percent.
     pub fail_below: f64,
-    /// Where metrics are shown.
+    /// Address at which metrics are served, if any.
     pub listen: Option<String>,
-    /// Certificates and keys of https.
+    /// Certificate and key files for https.
     pub tls: TlsFiles,
 }
 
-/// Reads the arguments that follow `firn compare`.
+/// Parses the arguments that follow `firn compare` without validating their combination.
 pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     command().try_get_matches_from(std::iter::once("compare".into()).chain(args))
 }
 
 impl Options {
-    /// Reads the arguments that follow `firn compare`.
+    /// Parses and validates the arguments that follow `firn compare`.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
         Self::of(&matches(args)?)
     }
 
-    /// The options in an understood command line.
+    /// Converts parsed arguments into options and validates them.
     pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let given = |id: &str| matches.get_one::<String>(id);
         let list = |id: &str| -> Vec<String> {
@@ -337,7 +339,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What of a stretch is asked about.
+    /// Returns the part of `stretch` that is queried: all of it, or its end of length `--window`.
     pub fn asked(&self, stretch: Stretch) -> Stretch {
         let from = self.window_ms.map(|ms| stretch.end_ms.saturating_sub(ms));
         Stretch {
@@ -346,7 +348,7 @@ impl Options {
         }
     }
 
-    /// Whether a pass is made of questions.
+    /// Returns whether any of the passes sends collected queries.
     pub fn needs_questions(&self) -> bool {
         let of_questions = [Pass::Instant, Pass::Range, Pass::Series];
         self.passes.iter().any(|pass| of_questions.contains(pass))
@@ -405,7 +407,7 @@ impl Options {
     }
 }
 
-/// From when to when a run asks, and how long it lasts.
+/// Start, end and duration of a run, derived from the flags about time.
 struct Span {
     start_ms: TimestampMs,
     end: Option<TimestampMs>,
@@ -453,7 +455,7 @@ fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.unsigned_abs())
 }
 
-/// The value of a flag that has one.
+/// Returns the value of a flag that is required or has a default.
 fn value<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,
@@ -469,7 +471,7 @@ fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
     Ok(duration.as_millis() as i64)
 }
 
-/// The duration of a flag without a default.
+/// Returns the value of a duration flag without a default in milliseconds.
 fn optional_ms(matches: &ArgMatches, id: &str) -> Result<Option<i64>, MirrorError> {
     match matches.contains_id(id) {
         true => duration_ms(matches, id).map(Some),
@@ -480,7 +482,7 @@ fn optional_ms(matches: &ArgMatches, id: &str) -> Result<Option<i64>, MirrorErro
 fn size(matches: &ArgMatches, id: &str) -> Result<u64, MirrorError> {
     let text: String = value(matches, id)?;
     let size = parse_size(&text).map_err(|e| MirrorError::Usage(format!("--{id}: {e}")))?;
-    // Beyond that a place is no longer a number of memory.
+    // The limit keeps sizes within the address space.
     Ok(size.min(1 << 40))
 }
 
@@ -514,7 +516,7 @@ fn time_ms(id: &str, text: &str) -> Result<TimestampMs, MirrorError> {
     }
 }
 
-/// The passes with these names; all if there is none.
+/// Returns the passes with the given names, or all passes if `names` is empty.
 fn passes(names: &[String]) -> Vec<Pass> {
     let is_named = |pass: &Pass| names.is_empty() || names.iter().any(|n| n == pass.as_str());
     Pass::ALL.into_iter().filter(is_named).collect()

@@ -1,8 +1,9 @@
-//! The report of a run: `report.json` for machines, `report.html` to look at, `report.md` for a
+//! The report of a run: `report.json` for programs, `report.html` for browsers, `report.md` for a
 //! pull request.
 //!
-//! Each file is written beside its name and moved there, so that a reader never sees half of one.
-//! Invariant: a report is smaller than 5 MB, whatever the run found; what is left out is counted.
+//! Each file is written under another name and then renamed, so that readers never see a partial
+//! file. Invariant: each file is smaller than 5 MB regardless of the findings; entries that are
+//! left out are counted.
 
 mod html;
 mod markdown;
@@ -17,75 +18,76 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Bytes of all findings in `report.json`.
+/// Maximum total length of the findings in `report.json`, in bytes.
 const FINDINGS_BYTES_MAX: usize = 4_000_000;
 
-/// One of the systems.
+/// One of the two compared systems, with the figures that a report shows about it.
 pub struct Side {
-    /// Its URL.
+    /// URL of the system, without any password.
     pub url: String,
-    /// Its version, if it says one.
+    /// Version of the system, if it reports one.
     pub version: Option<String>,
-    /// How long its answers took.
+    /// Latencies of its answers to queries.
     pub latencies: Latencies,
 }
 
-/// How the questions came together.
+/// How often the queries of a run were collected, and the last failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathering {
-    /// How often they were gathered.
+    /// Number of times the queries were collected successfully.
     pub times: u64,
-    /// Why they were not the last time, if they were not.
+    /// Error of the last attempt, or `None` if it succeeded.
     pub failure: Option<String>,
 }
 
-/// All that a report says.
+/// The content of a report, from which all three files are rendered.
 pub struct Report<'a> {
-    /// The system whose answers count as right.
+    /// The system whose answers are considered correct.
     pub baseline: Side,
-    /// The system that was held against it.
+    /// The system that is compared with the baseline.
     pub candidate: Side,
-    /// When the run began.
+    /// Start of the run in milliseconds since the epoch.
     pub began_ms: TimestampMs,
-    /// When the report was made.
+    /// Time of the report in milliseconds since the epoch.
     pub made_ms: TimestampMs,
-    /// The data that was asked for last.
+    /// Time range that the last round queried.
     pub stretch: Stretch,
-    /// Time between two points.
+    /// Step of range queries in milliseconds.
     pub step_ms: i64,
-    /// Distinct questions.
+    /// Number of distinct queries in the collection.
     pub questions: usize,
-    /// How they came together.
+    /// How often the queries were collected.
     pub gathering: &'a Gathering,
-    /// The least match rate that is a success, in percent.
+    /// Minimum match rate for success, in percent.
     pub fail_below: f64,
-    /// What became of the questions.
+    /// Outcomes of all queries of the run.
     pub tally: &'a Tally,
-    /// Where differences are kept.
+    /// The folders to which differences are written.
     pub folders: &'a Folders,
 }
 
 impl Report<'_> {
-    /// Writes all files into `dir`.
+    /// Writes `report.json`, `report.html` and `report.md` into `dir`, replacing earlier ones.
     pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
         replace(&dir.join("report.json"), &self.json())?;
         replace(&dir.join("report.html"), &html::page(self))?;
         replace(&dir.join("report.md"), &markdown::text(self))
     }
 
-    /// Matches in percent of what was compared; zero if nothing was.
+    /// Returns the percentage of matches among compared queries; 0 if nothing was compared.
     pub fn match_rate(&self) -> f64 {
         self.tally.match_rate().unwrap_or(0.0)
     }
 
-    /// Whether the run is a success.
+    /// Returns whether the match rate reaches `fail_below`. False if nothing was compared.
     pub fn is_success(&self) -> bool {
         self.tally
             .match_rate()
             .is_some_and(|rate| rate >= self.fail_below)
     }
 
-    /// The matches that say little, by pass and by why; `None` if there are none.
+    /// Describes the matches that have little significance, because both answers are empty or the
+    /// same error; returns `None` if there are none.
     pub fn vacuous_text(&self) -> Option<String> {
         let of = |why: Vacuous| -> u64 {
             let passes = Pass::ALL.iter();
@@ -106,7 +108,7 @@ impl Report<'_> {
         })
     }
 
-    /// What went wrong beside the questions, and what was removed.
+    /// Returns notes about failed writes, deleted folders and failed collection of queries.
     pub fn notes(&self) -> Vec<String> {
         let figures = self.folders.figures();
         let mut notes = Vec::new();
@@ -132,7 +134,7 @@ impl Report<'_> {
         notes
     }
 
-    /// The folder of a finding, as long as it is there.
+    /// Returns the name of the folder of a finding if the folder still exists.
     fn folder_of<'f>(&self, finding: &'f Finding) -> Option<&'f str> {
         let folder = finding.judged.folder.as_deref();
         folder.filter(|folder| self.folders.has(folder))
@@ -166,7 +168,8 @@ impl Report<'_> {
             "rounds": self.rounds_json(),
             "findings_left_out": left_out,
         });
-        // Findings come one a line: a tree of a hundred thousand would be slow to print.
+        // Findings are printed one per line: pretty-printing a tree of a hundred thousand would be
+        // slow.
         let head = format!("{document:#}");
         let head = head.trim_end_matches('}').trim_end();
         format!("{head},\n  \"findings\": [\n{findings}\n  ]\n}}\n")
@@ -192,7 +195,8 @@ impl Report<'_> {
         rounds.collect()
     }
 
-    /// Findings as long as there is room for them, and how many there is none for.
+    /// Returns the findings that fit into [`FINDINGS_BYTES_MAX`] as JSON lines, and the number of
+    /// those that do not.
     fn findings_json(&self) -> (String, u64) {
         let mut lines: Vec<String> = Vec::new();
         let mut room = FINDINGS_BYTES_MAX;
@@ -260,7 +264,7 @@ fn figures_json(figures: &Figures) -> Value {
     })
 }
 
-/// A weight, as a whole number where it is one.
+/// Converts a weight to JSON, as an integer if it is a whole number.
 fn weight_json(weight: f64) -> Value {
     match weight.fract() == 0.0 && weight < 1e15 {
         true => Value::from(weight as u64),
@@ -268,14 +272,14 @@ fn weight_json(weight: f64) -> Value {
     }
 }
 
-/// Writes a file as a whole in the place of another.
+/// Replaces a file atomically: writes the new content beside it and renames it.
 fn replace(path: &Path, text: &str) -> Result<(), MirrorError> {
     let new = path.with_extension("new");
     fs::write(&new, text).map_err(MirrorError::file("write", &new))?;
     fs::rename(&new, path).map_err(MirrorError::file("replace", path))
 }
 
-/// The beginning of a text, for a table.
+/// Truncates `text` to `chars` characters, for a cell of a table.
 fn short(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         None => text.to_owned(),
@@ -283,7 +287,7 @@ fn short(text: &str, chars: usize) -> String {
     }
 }
 
-/// A rate as people read it: never rounded up to 100.
+/// Formats a rate for people. A rate below 100 is never rounded up to 100.
 fn percent(rate: Option<f64>) -> String {
     match rate {
         None => "–".to_owned(),
@@ -292,12 +296,12 @@ fn percent(rate: Option<f64>) -> String {
     }
 }
 
-/// Skipped questions by reason, the most frequent first.
+/// Returns the reasons of skipped queries and their counts, most frequent first.
 fn skips_by_reason(tally: &Tally) -> Vec<(String, usize)> {
     let mut reasons = std::collections::BTreeMap::<String, usize>::new();
     for finding in tally.findings() {
         if finding.judged.outcome == Outcome::Skip {
-            // What comes behind the colon is of one question.
+            // The text after the colon is specific to one query.
             let reason = finding.judged.reason.split(": ").next();
             let reason = short(reason.unwrap_or_default(), 160);
             *reasons.entry(reason).or_default() += 1;

@@ -1,11 +1,12 @@
-//! One round of questions over one stretch of data.
+//! One round of queries over one stretch of data.
 //!
 //! ```text
-//! question -> placed in time, or skipped -> both systems at once -> verdict
-//!          -> they differ: ask the baseline again, make the question smaller, keep a folder
+//! query -> placed in time, or skipped -> sent to both systems at once -> verdict
+//!       -> answers differ: query the baseline again, minimise the query, write a folder
 //! ```
 //!
-//! Invariant: both systems are asked the same, at the same time, and nothing outside the stretch.
+//! Invariant: both systems receive the same request at the same time, and no request reads data
+//! outside the stretch.
 
 mod lookups;
 mod probes;
@@ -30,43 +31,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
-/// Points of a range question: what Prometheus gives.
+/// Maximum number of points of a range query, which is the limit of Prometheus.
 const POINTS_MAX: i64 = 11_000;
 
-/// How often the baseline is asked to see whether it contradicts itself: where a map of it decides,
-/// two answers are equal by chance now and then.
+/// How often the baseline is queried to find out whether its answers vary. Where they depend on the
+/// iteration order of a map, two answers can be equal by chance.
 const ASKED_AGAIN: usize = 4;
 
-/// Bytes of what a finding says: a difference may lie between two lists of any length.
+/// Maximum length in bytes of the reason of a finding: a difference may contain two lists of any
+/// length.
 const REASON_BYTES_MAX: usize = 4_096;
 
-/// What a round needs.
+/// The inputs of a round. It is created anew for each round.
 pub struct Round<'a> {
-    /// What was asked for.
+    /// The options of the run.
     pub options: &'a Options,
-    /// Whom to ask.
+    /// The two systems that are compared.
     pub pair: &'a Pair,
-    /// The times whose data may be read.
+    /// The time range whose data queries may read.
     pub stretch: Stretch,
-    /// The times that are asked about: the end of the stretch, or all of it.
+    /// The time range that is queried: the end of the stretch, or all of it.
     pub asked: Stretch,
-    /// Time between two points.
+    /// Step of range queries in milliseconds.
     pub step_ms: i64,
-    /// What.
+    /// The queries to send.
     pub collection: &'a Collection,
-    /// Labels that are not compared.
+    /// Labels that are ignored when answers are compared.
     pub ignored: &'a IgnoredLabels,
-    /// What differed in earlier rounds.
+    /// Persistent differences that earlier rounds found.
     pub lasting: &'a Lasting,
-    /// Where differences are kept.
+    /// The folders to which differences are written.
     pub folders: &'a Folders,
 }
 
-/// Where and with what a question is asked.
+/// Endpoint and parameters of a request whose times have been chosen.
 type Placed = (&'static str, Params);
 
 impl Round<'_> {
-    /// Asks everything and counts it.
+    /// Sends all queries and lookups of the round and counts their outcomes in `tally`.
     pub fn run(&self, tally: &Mutex<Tally>, progress: &Progress) {
         let lock = || tally.lock().unwrap_or_else(PoisonError::into_inner);
         lock().begin(self.stretch.end_ms);
@@ -93,8 +95,9 @@ impl Round<'_> {
         self.options.passes.contains(&pass)
     }
 
-    /// Works on all items; hands the outcomes to the calling thread. There is one thread more than
-    /// questions under way: while it judges, the systems have their next question.
+    /// Runs `work` on all items and passes the outcomes to the calling thread. The number of
+    /// threads exceeds the concurrency by one, so that the systems are busy while a thread compares
+    /// answers.
     fn each<T: Sync>(
         &self,
         items: &[T],
@@ -127,7 +130,8 @@ impl Round<'_> {
         }
     }
 
-    /// Where an expression is asked; if it is not, why. `range_ms` is its own range and step.
+    /// Chooses the times at which an expression is queried, or returns the reason why it is
+    /// skipped. `range_ms` is the range and the step that belong to the query itself.
     fn place(
         &self,
         pass: Pass,
@@ -171,7 +175,7 @@ impl Round<'_> {
             Ok(placed) => placed,
             Err(reason) => return skip(reason),
         };
-        // As it was written: what is made of it by printing is another text.
+        // Sends the original text, because printing the parsed expression would change it.
         params[0].1.clone_from(&question.text);
         let is_ordered = pass == Pass::Instant && has_order(&question.expr);
         let (baseline, candidate) = self.pair.ask(endpoint, &params);
@@ -212,7 +216,7 @@ impl Round<'_> {
         of(self.keep(&found, &verdict))
     }
 
-    /// Whether a difference is one, by what the systems say when they are asked again.
+    /// Repeats a query whose answers differ, to find out whether the difference is reliable.
     fn doubt(
         &self,
         pass: Pass,
@@ -253,7 +257,8 @@ impl Round<'_> {
         judge(baseline, candidate, self.rules(is_ordered), self.ignored)
     }
 
-    /// A smaller expression about which the systems differ in the same way.
+    /// Returns a smaller expression for which the outcome is the same and at least one class of the
+    /// differences remains.
     fn minimised(&self, pass: Pass, question: &Question, verdict: &Verdict) -> String {
         if !self.lasting.may_minimise() {
             return question.text.clone();
@@ -271,7 +276,7 @@ impl Round<'_> {
         })
     }
 
-    /// Keeps a difference in a folder.
+    /// Writes a difference to a folder and converts it into an outcome.
     fn keep(&self, found: &Found<'_>, verdict: &Verdict) -> Judged {
         let Some(spot) = verdict.found.first() else {
             return matched(found.pass, found.question, verdict.vacuous);
@@ -310,17 +315,18 @@ impl Round<'_> {
     }
 }
 
-/// What speaks against a difference.
+/// Whether a difference was confirmed when the query was repeated.
 enum Doubt {
-    /// Nothing.
+    /// The difference was confirmed.
     None,
-    /// The answers are equal now.
+    /// The repeated answers are equal.
     Gone,
-    /// The answers say nothing about the systems.
+    /// The difference is not a fault of the candidate, for the given reason, and the query is
+    /// skipped.
     Skip(String),
 }
 
-/// A question about which the answers differ.
+/// A query with differing answers, before it is written to a folder.
 struct Found<'a> {
     pass: Pass,
     question: &'a str,

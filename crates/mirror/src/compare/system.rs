@@ -1,4 +1,4 @@
-//! The two systems, and how one is asked.
+//! The two compared systems, and the requests to them.
 
 use super::asker::Askers;
 pub use super::asker::Params;
@@ -10,17 +10,17 @@ use crate::judge::answer::{Answer, Data, Success};
 use crate::questions::reach::Stretch;
 use std::time::Duration;
 
-/// What a request brought.
+/// The result of a request: a response body or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetched {
-    /// The body; empty if none came.
+    /// The response body; empty if there was no response.
     pub body: Vec<u8>,
-    /// Why there is no whole answer of the API.
+    /// Class and text of the failure if there is no complete API answer.
     pub fault: Option<(Class, String)>,
 }
 
 impl Fetched {
-    /// The answer, or why there is none.
+    /// Parses the body as an API answer. Fails with the class and the text of the failure.
     pub fn answer(&self) -> Result<Answer<'_>, (Class, String)> {
         match &self.fault {
             Some(fault) => Err(fault.clone()),
@@ -29,7 +29,7 @@ impl Fetched {
     }
 }
 
-/// What came of a request.
+/// Converts a response or an error into a [`Fetched`].
 fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
     let none = |fault| Fetched {
         body: Vec::new(),
@@ -44,7 +44,8 @@ fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
         }
         Ok(reply) => {
             let status = reply.status;
-            // Whether a good answer is one the verdict sees, which reads it anyway.
+            // With status 200 the verdict parses the body anyway and finds out whether it is an API
+            // answer.
             let is_foreign = status != 200 && Answer::parse(&reply.body).is_err();
             let start = String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)]);
             let text = || (Class::Error, format!("status {status}: {:?}", start.trim()));
@@ -57,21 +58,21 @@ fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
     }
 }
 
-/// A system.
+/// One of the two compared systems, with the threads that send requests to it.
 #[derive(Debug)]
 pub struct System {
-    /// `baseline` or `candidate`.
+    /// Name of the system: `baseline` or `candidate`.
     pub name: &'static str,
-    /// Its URL, without what is secret in it.
+    /// URL of the system without the password.
     pub shown: String,
-    /// Names of the headers that requests carry.
+    /// Names of the headers that are added to requests.
     pub header_names: Vec<String>,
     askers: Askers,
 }
 
 impl System {
-    /// The system at `url`, of which `concurrency` questions may be under way at once, each for
-    /// at most `busy` percent of the time.
+    /// Creates the system at `url`, with at most `concurrency` concurrent requests, each connection
+    /// of which is in use for at most `busy` percent of the time.
     pub fn new(
         name: &'static str,
         url: &str,
@@ -87,20 +88,20 @@ impl System {
         }
     }
 
-    /// Asks an endpoint below `/api/v1` without remembering how long it took: what is asked besides
-    /// the questions.
+    /// Requests an endpoint below `/api/v1` without recording the latency. Used for all requests
+    /// that are not compared queries.
     pub fn fetch(&self, endpoint: &str, params: &Params) -> Fetched {
         fetched(self.askers.begin(endpoint, params, false).wait())
     }
 
-    /// The body of an answer, or why there is none.
+    /// Requests an endpoint and returns its body. Fails with the text of the failure.
     pub fn body(&self, endpoint: &str, params: &Params) -> Result<Vec<u8>, String> {
         let Fetched { body, fault } = self.fetch(endpoint, params);
         fault.map_or(Ok(body), |(_, text)| Err(text))
     }
 
-    /// Whether the system can be asked at all: fails if there is no connection to it. Says which
-    /// version it is, if it says so.
+    /// Checks that the system is reachable and returns its version, if it reports one. Fails if no
+    /// connection can be made.
     pub fn probe(&self) -> Result<Option<String>, MirrorError> {
         let begun = self.askers.begin("status/buildinfo", &Vec::new(), false);
         match begun.wait() {
@@ -123,13 +124,13 @@ impl System {
         }
     }
 
-    /// The times of all answers so far.
+    /// Returns a copy of the latencies of all compared queries so far.
     pub fn latencies(&self) -> Latencies {
         self.askers.latencies()
     }
 
-    /// Whether a query has a result that is not empty, at the end of a stretch or anywhere in it.
-    /// Fails with why the system does not say.
+    /// Returns whether a query has a result at the end of a stretch or anywhere in it. Fails with
+    /// the system's error if it cannot answer.
     pub fn has_data(
         &self,
         expression: &str,
@@ -155,7 +156,7 @@ impl System {
     }
 }
 
-/// A failed request in a class and in words.
+/// Returns the class and the text of a failed request.
 fn fault_of(error: &MirrorError) -> (Class, String) {
     let MirrorError::Transport { source, .. } = error else {
         let MirrorError::Answer { what, .. } = error else {
@@ -179,7 +180,7 @@ fn fault_of(error: &MirrorError) -> (Class, String) {
     }
 }
 
-/// A URL whose user has no password.
+/// Removes the password from the user information of a URL.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -194,22 +195,22 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// Both systems.
+/// The two systems that a run compares.
 #[derive(Debug)]
 pub struct Pair {
-    /// The one whose answers count as right.
+    /// The system whose answers are considered correct.
     pub baseline: System,
-    /// The one that is held against it.
+    /// The system that is compared with the baseline.
     pub candidate: System,
 }
 
 impl Pair {
-    /// Asks both a question at once.
+    /// Sends a request to both systems at once and records the latencies.
     pub fn ask(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
         self.both(endpoint, params, true)
     }
 
-    /// Asks both without remembering how long it took.
+    /// Sends a request to both systems at once without recording the latencies.
     pub fn fetch(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
         self.both(endpoint, params, false)
     }
@@ -226,7 +227,7 @@ fn success(fetched: &Fetched) -> Result<Success<'_>, String> {
     answer.success()
 }
 
-/// How long until then; nothing if it is past.
+/// Returns the time left until `time_ms`; zero if it has passed.
 pub fn until(time_ms: i64) -> Duration {
     let ms = time_ms.saturating_sub(crate::push::now_ms());
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))

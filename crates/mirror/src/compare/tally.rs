@@ -1,41 +1,41 @@
-//! What became of all questions of a run, round by round.
+//! Outcomes of all queries of a run, in total and by round.
 //!
-//! Invariant: a question is one finding of its pass however often it is asked; rounds are as many
-//! as can be drawn, neighbours are put together when there are more.
+//! Invariant: a query has at most one finding per pass, however often it is sent. The number of
+//! rounds is bounded by what a chart can show; beyond it, neighbouring rounds are merged.
 
 use super::artefact::Sketch;
 use crate::judge::Class;
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
-/// Rounds that are kept apart.
+/// Maximum number of rounds whose counts are kept separately.
 const ROUNDS_MAX: usize = 1_000;
 
-/// Findings that are kept; more of them are counted only.
+/// Maximum number of findings that are kept; further ones are only counted.
 const FINDINGS_MAX: usize = 100_000;
 
-/// Differences that are drawn: what a person looks at. The points of others are not kept.
+/// Maximum number of findings that are drawn as charts; the points of others are dropped.
 pub const SKETCHES_MAX: usize = 60;
 
-/// Kinds of questions, in the order in which a round asks them.
+/// The kinds of requests that are compared, in the order in which a round sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pass {
-    /// At one time.
+    /// Instant queries at the end of the stretch.
     Instant,
-    /// At every step of a range.
+    /// Range queries over the stretch.
     Range,
-    /// Which labels there are.
+    /// Lookups of all label names.
     LabelNames,
-    /// Which values a label has.
+    /// Lookups of the values of each label.
     LabelValues,
-    /// Which series a selector finds.
+    /// Lookups of the series that a selector matches.
     Series,
-    /// Types and help texts.
+    /// Lookups of types and help texts of metrics.
     Metadata,
 }
 
 impl Pass {
-    /// All of them.
+    /// All passes in the order in which a round runs them.
     pub const ALL: [Pass; 6] = [
         Pass::Instant,
         Pass::Range,
@@ -45,7 +45,7 @@ impl Pass {
         Pass::Metadata,
     ];
 
-    /// The name in reports.
+    /// Returns the name that flags, reports and metrics use.
     pub fn as_str(self) -> &'static str {
         match self {
             Pass::Instant => "instant",
@@ -58,21 +58,21 @@ impl Pass {
     }
 }
 
-/// What became of a question.
+/// The result of comparing the answers to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The answers are equal.
+    /// The answers are equal within the tolerance.
     Match,
     /// The answers differ.
     Mismatch,
-    /// A system gave no answer, or another error.
+    /// A system failed to answer, or the errors differ.
     Error,
-    /// It was not asked, or the answers say nothing.
+    /// The query was not sent, or its answers do not permit a comparison.
     Skip,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes, in the order of reports.
     pub const ALL: [Outcome; 4] = [
         Outcome::Match,
         Outcome::Mismatch,
@@ -80,7 +80,7 @@ impl Outcome {
         Outcome::Skip,
     ];
 
-    /// The name in reports.
+    /// Returns the name that reports and metrics use.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Match => "match",
@@ -91,20 +91,20 @@ impl Outcome {
     }
 }
 
-/// Why a match says little.
+/// Why a match has little significance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vacuous {
     /// Both answers are empty.
     Empty,
-    /// Both systems gave the same error.
+    /// Both systems returned the same error.
     SameError,
 }
 
 impl Vacuous {
-    /// All of them.
+    /// All reasons, in the order of reports.
     pub const ALL: [Vacuous; 2] = [Vacuous::Empty, Vacuous::SameError];
 
-    /// The name in reports.
+    /// Returns the name that reports use.
     pub fn as_str(self) -> &'static str {
         match self {
             Vacuous::Empty => "empty",
@@ -113,37 +113,37 @@ impl Vacuous {
     }
 }
 
-/// A question that was looked at.
+/// A compared or skipped query with its outcome in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// As what it was asked.
+    /// The pass in which the query was sent.
     pub pass: Pass,
-    /// What was asked.
+    /// Text of the query or of the lookup.
     pub question: String,
-    /// Where it comes from.
+    /// File and place from which the query was collected.
     pub origin: String,
-    /// How often it was found there.
+    /// Number of times the query occurs there.
     pub weight: f64,
-    /// What became of it.
+    /// Result of the comparison.
     pub outcome: Outcome,
-    /// Why a match says little, if it does.
+    /// Why a match has little significance, if it does.
     pub vacuous: Option<Vacuous>,
-    /// In which ways the answers differ.
+    /// Classes of the differences between the answers.
     pub classes: Vec<Class>,
-    /// Where they differ first, or why it was skipped.
+    /// The first difference, or the reason for skipping the query.
     pub reason: String,
-    /// The folder with the answers.
+    /// Name of the folder with the answers, if one was written.
     pub folder: Option<String>,
-    /// What can be drawn of the difference.
+    /// Points of the differing series, if it can be drawn as a chart.
     pub sketch: Option<Sketch>,
 }
 
-/// Questions by outcome.
+/// Number of queries by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts([u64; 4]);
 
 impl Counts {
-    /// Those with an outcome.
+    /// Returns the number of queries with this outcome.
     pub fn of(&self, outcome: Outcome) -> u64 {
         self.0[outcome as usize]
     }
@@ -154,48 +154,49 @@ impl Counts {
         }
     }
 
-    /// Matches in percent of what was compared; `None` if nothing was.
+    /// Returns the percentage of matches among compared queries; `None` if nothing was compared.
     pub fn match_rate(&self) -> Option<f64> {
         let compared: u64 = self.0[..Outcome::Skip as usize].iter().sum();
         (compared > 0).then(|| 100.0 * self.of(Outcome::Match) as f64 / compared as f64)
     }
 }
 
-/// The counts of a round.
+/// The counts of a round, or of several neighbouring rounds that were merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Up to which data time was asked.
+    /// End of the queried data of the round, in milliseconds since the epoch.
     pub time_ms: TimestampMs,
-    /// By pass.
+    /// Counts of the round, indexed by pass.
     pub passes: [Counts; Pass::ALL.len()],
 }
 
-/// A question whose answers were not always equal.
+/// A query whose answers differed, failed or were skipped in at least one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How it was when it was last so.
+    /// Most recent outcome that is not a match.
     pub judged: Judged,
-    /// In how many rounds it was so.
+    /// Number of rounds in which the outcome was the same.
     pub times: u64,
 }
 
-/// All of it.
+/// Outcomes of a whole run: counts by round, pass and class, and the findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     rounds: Vec<Round>,
     all: [Counts; Pass::ALL.len()],
     vacuous: [[u64; Vacuous::ALL.len()]; Pass::ALL.len()],
     classes: BTreeMap<Class, u64>,
-    /// The weights of what matched, and of all that was compared.
+    /// Total weight of the matches, and of all compared queries.
     weights: (f64, f64),
     findings: BTreeMap<(Pass, String), Finding>,
-    /// Findings that can be drawn.
+    /// Number of findings that have a sketch.
     sketches: usize,
     left_out: u64,
 }
 
 impl Tally {
-    /// Begins a round.
+    /// Begins a round over data up to `time_ms`. Merges pairs of earlier rounds if there are too
+    /// many.
     pub fn begin(&mut self, time_ms: TimestampMs) {
         if self.rounds.len() == ROUNDS_MAX {
             let merge = |pair: &[Round]| {
@@ -215,7 +216,7 @@ impl Tally {
         });
     }
 
-    /// Counts what became of a question in this round.
+    /// Counts the outcome of a query in the current round and updates its finding.
     pub fn count(&mut self, judged: Judged) {
         let mut one = Counts::default();
         one.0[judged.outcome as usize] = 1;
@@ -242,7 +243,7 @@ impl Tally {
         }
     }
 
-    /// What was skipped until now was asked.
+    /// Removes the finding of a query that was skipped before and has now been compared.
     fn forget_skip(&mut self, key: &(Pass, String)) {
         let known = self.findings.get(key);
         if known.is_some_and(|finding| finding.judged.outcome == Outcome::Skip) {
@@ -254,7 +255,7 @@ impl Tally {
         let is_full = self.findings.len() >= FINDINGS_MAX;
         let known = self.findings.get(&key);
         let times = match known {
-            // A difference that was seen once stays, whatever comes of the question later.
+            // A difference remains a finding even if the query is skipped later.
             Some(known)
                 if judged.outcome == Outcome::Skip && known.judged.outcome != Outcome::Skip =>
             {
@@ -276,47 +277,48 @@ impl Tally {
         self.findings.insert(key, Finding { judged, times });
     }
 
-    /// The rounds, the oldest first.
+    /// Returns the counts by round, oldest first.
     pub fn rounds(&self) -> &[Round] {
         &self.rounds
     }
 
-    /// The counts of a pass over all rounds.
+    /// Returns the counts of a pass over all rounds.
     pub fn counts(&self, pass: Pass) -> Counts {
         self.all[pass as usize]
     }
 
-    /// Differences by class.
+    /// Returns the number of differing answers by class.
     pub fn classes(&self) -> &BTreeMap<Class, u64> {
         &self.classes
     }
 
-    /// Matches in percent of all that was compared; `None` if nothing was.
+    /// Returns the percentage of matches over all passes; `None` if nothing was compared.
     pub fn match_rate(&self) -> Option<f64> {
         let mut sum = Counts::default();
         self.all.iter().for_each(|counts| sum.add(counts));
         sum.match_rate()
     }
 
-    /// Like [`Tally::match_rate`], each question as often as it was found.
+    /// Returns the match rate like [`Tally::match_rate`], with each query weighted by its
+    /// frequency.
     pub fn weighted_match_rate(&self) -> Option<f64> {
         let (matched, compared) = self.weights;
         (compared > 0.0).then(|| 100.0 * matched / compared)
     }
 
-    /// The matches of a pass that say little, by why they do.
+    /// Returns the number of matches of a pass that have little significance, by reason.
     pub fn vacuous(&self, pass: Pass) -> [(Vacuous, u64); Vacuous::ALL.len()] {
         Vacuous::ALL.map(|why| (why, self.vacuous[pass as usize][why as usize]))
     }
 
-    /// What differed, what went wrong, what was skipped, in this order.
+    /// Returns the findings: first mismatches, then errors, then skipped queries.
     pub fn findings(&self) -> Vec<&Finding> {
         let mut all: Vec<&Finding> = self.findings.values().collect();
         all.sort_by_key(|finding| finding.judged.outcome);
         all
     }
 
-    /// Findings that were counted only.
+    /// Returns the number of findings that were counted but not kept.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -398,7 +400,7 @@ mod tests {
             (kept(&tally), tally.findings().len()),
             (SKETCHES_MAX, SKETCHES_MAX + 20)
         );
-        // One that cannot be drawn any more makes room.
+        // A finding that loses its sketch makes room for another one.
         tally.count(judged("0", Outcome::Mismatch));
         tally.count(drawn("new"));
         assert_eq!((kept(&tally), tally.sketches), (SKETCHES_MAX, SKETCHES_MAX));

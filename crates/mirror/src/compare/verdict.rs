@@ -1,4 +1,4 @@
-//! What becomes of a question by the two answers to it.
+//! Determines the outcome of a query from the two answers to it.
 
 use super::system::Fetched;
 use super::tally::{Outcome, Vacuous};
@@ -6,11 +6,12 @@ use crate::judge::answer::{Answer, Data, Success};
 use crate::judge::{Class, Differences, Rules, Spot, differences};
 use serde_json::Value;
 
-/// Errors that say something about the question, so that two systems that both give them agree.
+/// Error types that are caused by the query itself, so that two systems that both return them
+/// agree.
 const ERRORS_OF_A_QUESTION: [&str; 3] = ["bad_data", "execution", "not_found"];
 
-/// Labels that systems add to what they were sent: the tenant of VictoriaMetrics and of Thanos,
-/// the replica of a pair.
+/// Labels that systems add to ingested data: the tenant labels of VictoriaMetrics and Thanos, and
+/// the replica labels of high-availability pairs.
 const ADDED_LABELS: [&str; 5] = [
     "__replica__",
     "__tenant_id__",
@@ -19,33 +20,34 @@ const ADDED_LABELS: [&str; 5] = [
     "vm_project_id",
 ];
 
-/// Labels that are not compared.
+/// Labels that are ignored when answers are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredLabels {
-    /// Besides those that systems are known to add.
+    /// Labels from the command line, in addition to [`ADDED_LABELS`].
     pub more: Vec<String>,
 }
 
 impl IgnoredLabels {
-    /// Whether this one is.
+    /// Returns whether the label `name` is ignored.
     pub fn contains(&self, name: &str) -> bool {
         ADDED_LABELS.contains(&name) || self.more.iter().any(|more| more == name)
     }
 }
 
-/// An outcome and what it rests on.
+/// The outcome of a comparison and the differences that led to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The outcome.
+    /// Result of the comparison.
     pub outcome: Outcome,
-    /// How the answers differ; nothing if they match.
+    /// Differences between the answers; empty for a match.
     pub found: Differences,
-    /// Why a match says little, if it does.
+    /// Why a match has little significance, if it does.
     pub vacuous: Option<Vacuous>,
 }
 
 impl Verdict {
-    /// By what `found` says.
+    /// Derives the outcome from the classes of `found`: an error if one of them is an error or a
+    /// timeout, otherwise a mismatch, or a match if there are none.
     pub fn of(found: Differences) -> Self {
         let classes = found.classes();
         let is_error = |class: &Class| matches!(class, Class::Error | Class::Timeout);
@@ -62,7 +64,8 @@ impl Verdict {
     }
 }
 
-/// Holds the answer of the candidate against that of the baseline.
+/// Compares the answer of the candidate with that of the baseline by `rules`, without the labels in
+/// `ignored`.
 pub fn judge(
     baseline: &Fetched,
     candidate: &Fetched,
@@ -89,7 +92,7 @@ pub fn judge(
     }
 }
 
-/// Why it says little that another answer is equal to this one.
+/// Returns why equality with this answer has little significance, if it does.
 fn vacuous(answer: &Answer<'_>) -> Option<Vacuous> {
     let is_empty = |success: &Success<'_>| match &success.data {
         Data::Series(series) => series.is_empty(),
@@ -106,7 +109,7 @@ fn vacuous(answer: &Answer<'_>) -> Option<Vacuous> {
 
 type Fault = Option<(Class, String)>;
 
-/// Why there is no answer of one system or both.
+/// Describes which of the systems gave no answer, and why.
 fn faults(baseline: Fault, candidate: Fault) -> Differences {
     let shown = |fault: &Fault| match fault {
         None => Value::from("an answer"),
@@ -126,8 +129,8 @@ fn faults(baseline: Fault, candidate: Fault) -> Differences {
     found
 }
 
-/// Answers that say nothing about the question: both failed for reasons of their own, or one says
-/// that it is a part only.
+/// Returns differences if the answers do not permit a comparison: one of them is an error unrelated
+/// to the query, or is marked as partial.
 fn useless(baseline: &Answer<'_>, candidate: &Answer<'_>) -> Option<Differences> {
     let says = |answer: &Answer<'_>| match answer {
         Answer::Failure { kind, text } if !ERRORS_OF_A_QUESTION.contains(&kind.as_str()) => {

@@ -1,46 +1,48 @@
-//! What every pod of the fleet exports: the families besides its HTTP metrics.
+//! Metric families that each pod of the fleet exports in addition to its HTTP metrics.
 //!
-//! Invariant: together with the HTTP metrics the families have [`super::SERIES_PER_POD`] series.
+//! Invariant: together with the HTTP metrics they have [`super::SERIES_PER_POD`] series.
 
-/// How a series moves from scrape to scrape.
+/// How the value of a series changes from scrape to scrape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Model {
-    /// Never changes.
+    /// Constant value.
     Constant(f64),
-    /// CPU seconds used: a share of a core, in hundredths or with all digits, by pod.
+    /// Counter of CPU seconds at this share of a core. It has two decimals or full precision,
+    /// depending on the pod.
     Cpu(f64),
-    /// Counts about so many whole units a second.
+    /// Counter of whole units with this mean rate per second.
     Traffic(f64),
-    /// Counts one with this chance a scrape.
+    /// Counter that increases by one with this probability per scrape.
     Rare(f64),
-    /// Wanders around a value in steps of a grain (a page, an object).
+    /// Gauge that wanders around a value in multiples of a grain, such as a page or an object.
     Walk {
-        /// The value it wanders around.
+        /// The value around which it wanders.
         around: f64,
-        /// What it is a multiple of.
+        /// The unit of which each value is a multiple.
         grain: f64,
     },
-    /// Jitters around a value with all digits: durations.
+    /// Gauge with full precision that varies randomly around a value, such as a duration.
     Noise(f64),
-    /// Adds noise around a value with all digits: sums of durations.
+    /// Counter with full precision that grows by random amounts around a value, such as a sum of
+    /// durations.
     NoiseSum(f64),
-    /// The time of the scrape in seconds.
+    /// Time of the scrape in seconds since the epoch.
     Now,
-    /// The time at which the pod started, in seconds.
+    /// Start time of the pod in seconds since the epoch.
     Created,
 }
 
-/// Stands for the address of the pod's node in a label value.
+/// Placeholder in label values for the address of the pod's node.
 pub const NODE_ADDRESS: &str = "{node address}";
 
-/// A metric and its own labels; a series for each combination of their values.
+/// A metric family. It has one series for each combination of its own label values.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The metric's name.
+    /// Metric name, without labels.
     pub name: &'static str,
-    /// Own labels, two at most, each with its values.
+    /// Names and values of at most two labels that are specific to the family.
     pub own: &'static [(&'static str, &'static [&'static str])],
-    /// How its series move.
+    /// How the values of its series change.
     pub model: Model,
 }
 
@@ -76,7 +78,7 @@ const DEVICES: &[(&str, &[&str])] = &[("device", &["/dev/nvme0n1", "/dev/nvme1n1
 const RESOURCES: &[(&str, &[&str])] = &[("resource", &["cpu", "memory"])];
 const MIB: f64 = 1_048_576.0;
 
-/// The families, in the order in which a pod exposes them.
+/// All families, in the order in which a pod exposes them.
 pub const FAMILIES: &[Family] = &[
     plain("up", Model::Constant(1.0)),
     plain("scrape_duration_seconds", Model::Noise(0.012)),
@@ -276,7 +278,7 @@ pub const FAMILIES: &[Family] = &[
     ),
 ];
 
-/// Every label combination of a family's own labels, in order.
+/// Returns all combinations of the values of a family's own labels, in order.
 pub fn combinations(family: &Family) -> Vec<Vec<(&'static str, &'static str)>> {
     let mut out = vec![Vec::new()];
     for (name, values) in family.own {

@@ -1,21 +1,21 @@
-//! Native histograms of a pod's durations, made of its classic ones.
+//! Native histograms of a pod's request durations, derived from its classic histograms.
 //!
-//! What a classic bucket counted lies in the native bucket that holds its middle, so count and sum
-//! are those of the classic histogram, and quantiles are near to its.
+//! The observations of a classic bucket are assigned to the native bucket that contains its middle.
+//! Count and sum therefore equal those of the classic histogram, and quantiles are close to it.
 //!
-//! Invariant: counts of a bucket do not decrease from scrape to scrape while the pod lives.
+//! Invariant: the counts of a bucket never decrease from scrape to scrape during the life of a pod.
 
 use super::traffic::BOUNDS;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 
-/// Eight buckets between two powers of two, as instrumented programs have them by default.
+/// Schema with eight buckets per power of two, the usual default of instrumentation libraries.
 const SCHEMA: i32 = 3;
 
-/// The native bucket of each classic one: that of the geometric middle of its bounds, in seconds;
-/// of the first one that of half its bound, of the last one that of 120.
+/// Index of the native bucket for each classic one: that of the geometric mean of its bounds in
+/// seconds. The first classic bucket uses half its bound, and the last one uses 120 seconds.
 const INDICES: [i32; BOUNDS.len()] = [-69, -57, -47, -38, -30, -21, -11, -3, 6, 15, 23, 33, 44, 56];
 
-/// The native form of the classic histogram with these cumulative buckets, sum and count.
+/// Converts a classic histogram, given as its cumulative buckets followed by sum and count.
 pub(super) fn of(classic: &[f64]) -> Histogram {
     let (buckets, totals) = classic.split_at(BOUNDS.len());
     let mut below = 0;
@@ -47,7 +47,7 @@ pub(super) fn of(classic: &[f64]) -> Histogram {
     }
 }
 
-/// One bucket a span: no two of [`INDICES`] are neighbours.
+/// Returns one span per bucket, because no two of [`INDICES`] are adjacent.
 fn spans() -> Vec<Span> {
     let mut next = 0;
     let span = INDICES.iter().map(|index| {

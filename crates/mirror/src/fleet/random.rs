@@ -1,12 +1,12 @@
-//! Random numbers that depend on nothing but their seed: the same on every platform and run.
+//! Random numbers that depend only on their seed and are the same on every platform.
 //!
-//! SplitMix64, and distributions made of sums of uniform numbers. There is no logarithm and no
-//! trigonometry here: the last bits of those differ between C libraries, and the bytes of a load
-//! must not.
+//! The generator is SplitMix64; distributions are sums of uniform numbers. There are no logarithms
+//! or trigonometric functions, because their last bits differ between C libraries, and the bytes of
+//! a load must not.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes `parts` into one number that looks random; equal parts give equal numbers.
+/// Mixes `parts` into one pseudo-random number; equal parts give equal numbers.
 pub fn mix(parts: &[u64]) -> u64 {
     let mut state = 0u64;
     for part in parts {
@@ -22,41 +22,43 @@ fn scramble(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A sequence of random numbers.
+/// A reproducible sequence of random numbers, created from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of `seed`.
+    /// Creates the sequence that belongs to `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 random bits of the sequence.
     pub fn bits(&mut self) -> u64 {
         let out = scramble(self.0);
         self.0 = self.0.wrapping_add(STEP);
         out
     }
 
-    /// A number in 0..1 with all 53 bits of its mantissa random.
+    /// Returns a number in 0..1 with all 53 bits of its mantissa random.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A number below `bound`, which must not be zero.
+    /// Returns a uniformly distributed number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// About normal, mean 0, deviation 1: four uniform numbers added up.
+    /// Returns an approximately normal number with mean 0 and standard deviation 1: the sum of four
+    /// uniform ones.
     pub fn bell(&mut self) -> f64 {
         let bits = self.bits();
         let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
         (sum as f64 / 65_536.0 - 2.0) * 1.732_050_807_568_877_2
     }
 
-    /// A count of events of which `mean` are expected: never negative, deviation `sqrt(mean)`.
+    /// Returns a random count of events with the given mean: never negative, standard deviation
+    /// about `sqrt(mean)`.
     pub fn count(&mut self, mean: f64) -> u64 {
         if mean < 8.0 {
             let whole = mean as u64;

@@ -1,32 +1,32 @@
-//! The HTTP metrics of a pod: request counters by handler and code, and duration histograms.
+//! HTTP metrics of a pod: request counters by handler and code, and duration histograms by handler.
 //!
-//! Invariant: in every scrape a histogram's buckets do not decrease with their bound, the last one
-//! equals its count, and its count grows by what the handler's request counters grow by.
+//! Invariant: in each scrape the buckets of a histogram are cumulative, the last one equals its
+//! count, and the count grows by the sum of the increases of the handler's request counters.
 
 use super::random::Random;
 
-/// Upper bounds of the duration buckets, as the label `le` has them.
+/// Upper bounds of the duration buckets in seconds, as values of the label `le`.
 pub const BOUNDS: [&str; 14] = [
     "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60",
     "+Inf",
 ];
 
-/// Response codes.
+/// Values of the label `code` of the request counters.
 pub const CODES: [&str; 6] = ["200", "201", "404", "429", "500", "503"];
 
-/// Series of a histogram: its buckets, sum and count.
+/// Number of series per histogram: its buckets, sum and count.
 pub const HISTOGRAM_SERIES: usize = BOUNDS.len() + 2;
 
-/// What a handler serves.
+/// An HTTP route with its request rate and its distribution of codes and durations.
 #[derive(Debug)]
 pub struct Handler {
-    /// The route, as the label `handler` has it.
+    /// The route, as the value of the label `handler`.
     pub route: &'static str,
-    /// Requests a second in a pod of middling popularity.
+    /// Requests per second in a pod of average popularity.
     rate: f64,
-    /// Share of each of [`CODES`].
+    /// Share of the requests with each of [`CODES`].
     shares: [f64; CODES.len()],
-    /// Which of [`SPREADS`] its durations follow.
+    /// Index of the distribution of its durations in [`SPREADS`].
     spread: usize,
 }
 
@@ -48,7 +48,7 @@ const fn write(route: &'static str, rate: f64, spread: usize) -> Handler {
     }
 }
 
-/// The routes of every service of the fleet.
+/// The routes that each service of the fleet serves.
 pub const HANDLERS: [Handler; 12] = [
     read("/healthz", 0.2, 0),
     read("/api/users", 1.9, 1),
@@ -64,7 +64,7 @@ pub const HANDLERS: [Handler; 12] = [
     read("/admin", 0.005, 2),
 ];
 
-/// How durations spread: the share of requests in each bucket, and their mean in seconds.
+/// A distribution of durations: the share of requests in each bucket, and their mean in seconds.
 struct Spread {
     shares: [f64; BOUNDS.len()],
     mean_seconds: f64,
@@ -97,17 +97,17 @@ const SPREADS: [Spread; 4] = [
     },
 ];
 
-/// Series of all handlers together: the counters, then the histograms.
+/// Number of series of all handlers: the counters, then the histograms.
 pub const SERIES: usize = HANDLERS.len() * (CODES.len() + HISTOGRAM_SERIES);
 
-/// The values of a handler's histogram among those of a pod.
+/// Returns the histogram of a handler from the values of a pod: buckets, sum and count.
 pub fn histogram_of(values: &[f64], handler: usize) -> &[f64] {
     let start = HANDLERS.len() * CODES.len() + handler * HISTOGRAM_SERIES;
     &values[start..start + HISTOGRAM_SERIES]
 }
 
-/// Moves the HTTP series of a pod on by `seconds`. `values` has [`SERIES`] values: for each handler
-/// its counters, then for each handler its buckets, sum and count.
+/// Advances the HTTP series of a pod by `seconds`. `values` has [`SERIES`] values: the counters of
+/// each handler, then buckets, sum and count of each handler.
 pub fn advance(values: &mut [f64], popularity: f64, seconds: f64, random: &mut Random) {
     let (counters, histograms) = values.split_at_mut(HANDLERS.len() * CODES.len());
     let counters = counters.chunks_exact_mut(CODES.len());
@@ -140,7 +140,7 @@ fn observe(histogram: &mut [f64], spread: &Spread, requests: u64, random: &mut R
         }
         *bucket += below as f64;
     }
-    // What rounding left over belongs to the slowest bucket that the spread reaches.
+    // The remainder of the rounding is counted in the slowest bucket that the distribution reaches.
     let slowest = spread.shares.iter().rposition(|s| *s > 0.0).unwrap_or(0);
     for bucket in &mut buckets[slowest..] {
         *bucket += left as f64;

@@ -1,7 +1,7 @@
-//! The whole answer of the HTTP API, read as far as answers are held against each other.
+//! An answer of the HTTP API, parsed as far as comparisons need it.
 //!
-//! Invariant: values stay the texts that the system wrote, and point into the body: a sample takes
-//! 24 bytes whatever its digits, and two equal texts are never parsed.
+//! Invariant: values remain the texts that the system wrote and borrow from the body. A sample thus
+//! takes 24 bytes regardless of its digits, and equal texts need not be parsed.
 
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
@@ -10,86 +10,87 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// The labels of a series.
+/// The labels of a series by name, including the metric name.
 pub type LabelSet = BTreeMap<String, String>;
 
-/// An answer, good or bad.
+/// An API answer, successful or not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer<'a> {
-    /// `"status": "error"`, or anything else that is not success.
+    /// `"status": "error"`, or any other status than success.
     Failure {
-        /// `bad_data`, `execution`, ...
+        /// Error type: `bad_data`, `execution` and so on.
         kind: String,
-        /// The text.
+        /// Error message of the system.
         text: String,
     },
     /// `"status": "success"`.
     Success(Success<'a>),
 }
 
-/// What comes with success.
+/// The content of a successful answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success<'a> {
-    /// `vector`, `matrix`, `scalar`, `string`; empty where the answer is no query's.
+    /// Result type: `vector`, `matrix`, `scalar` or `string`; empty for answers to other requests
+    /// than queries.
     pub kind: String,
-    /// The result.
+    /// The result itself.
     pub data: Data<'a>,
-    /// `warnings`, sorted.
+    /// The texts of `warnings`, sorted.
     pub warnings: Vec<String>,
-    /// `infos`, sorted.
+    /// The texts of `infos`, sorted.
     pub infos: Vec<String>,
-    /// Whether the system says that it left something out.
+    /// Whether the system marked the answer as partial.
     pub is_partial: bool,
 }
 
-/// A result.
+/// The result in a successful answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data<'a> {
-    /// A vector has one point a series, a matrix any number.
+    /// The series of a vector, with one point each, or of a matrix, with any number of points.
     Series(Vec<Series<'a>>),
     /// One point without labels.
     Scalar(Point<'a>),
-    /// Anything else, as it came.
+    /// Any other JSON value, unparsed.
     Other(Value),
 }
 
-/// A series of a result.
+/// A series of a result: its labels and points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series<'a> {
-    /// Its labels.
+    /// Labels of the series, including the metric name.
     pub labels: LabelSet,
-    /// Its points by time.
+    /// Points of the series in time order.
     pub points: Vec<Point<'a>>,
 }
 
-/// A sample of a result.
+/// A sample of a result, either a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point<'a> {
-    /// When, in milliseconds since the epoch.
+    /// Timestamp in milliseconds since the epoch.
     pub time_ms: i64,
-    /// What.
+    /// Value of the sample.
     pub value: PointValue<'a>,
 }
 
-/// What a point holds.
+/// The value of a point, as texts of the response body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointValue<'a> {
-    /// The text of a float.
+    /// A float as written by the system.
     Float(&'a str),
     /// A native histogram.
     Histogram(Box<Histogram<'a>>),
 }
 
-/// A native histogram as the API shows it.
+/// A native histogram in the JSON format of the API.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Histogram<'a> {
-    /// Observations.
+    /// Count of observations.
     #[serde(borrow)]
     pub count: &'a str,
-    /// Their sum.
+    /// Sum of observations.
     #[serde(borrow)]
     pub sum: &'a str,
-    /// Which bounds belong to the bucket, its lower and upper bound, its observations.
+    /// For each bucket: which of its bounds are inclusive, lower bound, upper bound and count.
     #[serde(borrow, default)]
     pub buckets: Vec<(u8, &'a str, &'a str, &'a str)>,
 }
@@ -135,7 +136,7 @@ struct SeriesText<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads a body. Fails with what is wrong with it.
+    /// Parses a response body. Fails with a description of the fault.
     pub fn parse(body: &'a [u8]) -> Result<Self, String> {
         let wrong = |e: serde_json::Error| format!("not an answer of the Prometheus API: {e}");
         let envelope: Envelope<'a> = serde_json::from_slice(body).map_err(wrong)?;
@@ -161,7 +162,8 @@ impl<'a> Answer<'a> {
         }))
     }
 
-    /// What came with success; fails with the error that came instead.
+    /// Returns the content of a successful answer; fails with type and message of the error
+    /// otherwise.
     pub fn success(self) -> Result<Success<'a>, String> {
         match self {
             Answer::Success(success) => Ok(success),
@@ -169,7 +171,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The series of a vector or a matrix; none of anything else.
+    /// Returns the series of a vector or a matrix; an empty slice for any other result.
     pub fn series(&self) -> &[Series<'a>] {
         match self {
             Answer::Success(Success {
@@ -180,7 +182,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Takes labels away for which `is_ignored`.
+    /// Removes the labels for which `is_ignored` returns true from all series.
     pub fn drop_labels(&mut self, is_ignored: impl Fn(&str) -> bool) {
         let Answer::Success(success) = self else {
             return;
@@ -194,7 +196,7 @@ impl<'a> Answer<'a> {
 }
 
 fn read_data(raw: &str) -> Result<(String, Data<'_>), serde_json::Error> {
-    // A list of two names could be read as the two members of a result.
+    // Only an object can be a query result; serde would also read a list of two label names as one.
     let query = raw
         .starts_with('{')
         .then(|| serde_json::from_str::<QueryData<'_>>(raw));
@@ -247,7 +249,7 @@ fn milliseconds(seconds: f64) -> i64 {
 }
 
 impl PointValue<'_> {
-    /// The value as the API shows it.
+    /// Converts the value to the JSON of the API.
     pub fn to_json(&self) -> Value {
         match self {
             PointValue::Float(text) => Value::String((*text).to_owned()),
@@ -259,7 +261,7 @@ impl PointValue<'_> {
         }
     }
 
-    /// A number that can be drawn: the value, or the sum of a histogram.
+    /// Returns a number for charts: the value, or the sum of a histogram.
     pub fn number(&self) -> f64 {
         let text = match self {
             PointValue::Float(text) => text,
@@ -269,7 +271,7 @@ impl PointValue<'_> {
     }
 }
 
-/// Labels as PromQL writes them: `up{job="x"}`.
+/// Formats labels as a PromQL selector, such as `up{job="x"}`.
 pub fn series_text(labels: &LabelSet) -> String {
     let mut name = labels.get(METRIC_NAME).map_or("", String::as_str);
     let mut matchers = Vec::new();
@@ -286,7 +288,7 @@ pub fn series_text(labels: &LabelSet) -> String {
     }
 }
 
-/// The name of a label as a matcher has it.
+/// Formats a label name for a matcher: quoted unless it is a plain identifier.
 pub fn label_text(name: &str) -> String {
     match is_plain(name) {
         true => name.to_owned(),

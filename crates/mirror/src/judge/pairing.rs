@@ -1,26 +1,26 @@
-//! Which series of one answer stands for which of another.
+//! Pairs the series of one answer with those of another.
 
 use super::answer::{LabelSet, PointValue, Series};
 use std::collections::HashMap;
 
-/// Series without a partner that are looked at on either side for one with other labels: as many
-/// pairs as take a millisecond or two.
+/// Maximum number of unpaired series on either side that are searched for partners with different
+/// labels: as many pairs as take one or two milliseconds.
 const CANDIDATES_MAX: usize = 300;
 
-/// The series of two answers.
+/// The series of two answers, paired as far as possible.
 #[derive(Debug, Default)]
 pub struct Paired<'s, 'a> {
-    /// With the same labels in both.
+    /// Pairs with the same labels in both answers.
     pub equal: Vec<(&'s Series<'a>, &'s Series<'a>)>,
-    /// With the same points and labels that differ in one.
+    /// Pairs with the same points, whose labels differ in one.
     pub relabelled: Vec<(&'s Series<'a>, &'s Series<'a>)>,
-    /// In the first answer alone.
+    /// Series that are only in the first answer.
     pub missing: Vec<&'s Series<'a>>,
-    /// In the second answer alone.
+    /// Series that are only in the second answer.
     pub extra: Vec<&'s Series<'a>>,
 }
 
-/// Pairs series by their labels. Label sets that are there several times are paired in order.
+/// Pairs series by their labels. Label sets that occur several times are paired in order.
 pub fn pair<'s, 'a>(baseline: &'s [Series<'a>], candidate: &'s [Series<'a>]) -> Paired<'s, 'a> {
     let mut places: HashMap<&LabelSet, Vec<usize>> = HashMap::new();
     for (place, series) in candidate.iter().enumerate().rev() {
@@ -46,8 +46,8 @@ pub fn pair<'s, 'a>(baseline: &'s [Series<'a>], candidate: &'s [Series<'a>]) -> 
 }
 
 impl<'s, 'a> Paired<'s, 'a> {
-    /// Pairs what is left and has the same points, if one label makes the difference: another name,
-    /// another value, one too many or too few.
+    /// Pairs remaining series that have the same points if their labels differ in only one: another
+    /// name, another value, an additional or a missing label.
     pub fn find_relabelled(
         mut self,
         accepts: &dyn Fn(&PointValue<'_>, &PointValue<'_>) -> bool,

@@ -1,19 +1,20 @@
-//! How far two numbers may be apart.
+//! Maximum difference between two numbers that count as equal.
 
-/// Two numbers count as equal if one of these accepts them. All zero is exact: the same bits, and
-/// any NaN for any NaN.
+/// A tolerance for comparing numbers. Two numbers are equal if any of its limits accepts them. If
+/// all limits are zero, they must have the same bits, and any NaN equals any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// A share of the larger one.
+    /// Maximum difference relative to the larger absolute value.
     pub relative: f64,
-    /// A difference.
+    /// Maximum absolute difference.
     pub absolute: f64,
-    /// Floats that lie between them, the second one included.
+    /// Maximum distance in units in the last place.
     pub ulps: u64,
 }
 
 impl Tolerance {
-    /// Whether two numbers count as equal. Infinities and NaN are equal to themselves alone.
+    /// Returns whether two numbers count as equal. An infinity equals only itself, and NaN only
+    /// NaN.
     pub fn accepts(&self, a: f64, b: f64) -> bool {
         if a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() {
             return true;
@@ -28,7 +29,8 @@ impl Tolerance {
             || self.absolute > 0.0 && apart <= self.absolute
     }
 
-    /// Whether the texts of two numbers count as equal. Texts that are no numbers must be the same.
+    /// Returns whether two numbers given as texts count as equal. Texts that are not numbers must
+    /// be identical.
     pub fn accepts_texts(&self, a: &str, b: &str) -> bool {
         if a == b {
             return true;
@@ -40,7 +42,7 @@ impl Tolerance {
     }
 }
 
-/// How many floats lie from one to the other. Both zeros are at one place.
+/// Returns the number of representable floats between two numbers. Both zeros count as one.
 fn ulps_between(a: f64, b: f64) -> u64 {
     let place = |x: f64| {
         let bits = x.to_bits() as i64;

@@ -1,6 +1,6 @@
-//! The page: one file that loads nothing.
+//! Renders the report as an HTML page: a single file without external resources.
 //!
-//! Invariant: what comes from systems, files and flags is escaped; the page has no script.
+//! Invariant: all text from systems, files and flags is escaped, and the page contains no script.
 
 use super::{Report, Side, percent, short, skips_by_reason};
 use crate::compare::artefact::Sketch;
@@ -8,13 +8,13 @@ use crate::compare::tally::{Finding, Outcome, Pass, SKETCHES_MAX};
 use crate::page::chart::{Line, draw};
 use crate::page::{STYLE, escape, time_text};
 
-/// Rows of a table of findings: what a person reads, and what is left out is in `report.json`.
+/// Maximum number of rows in a table of findings; `report.json` contains the remaining ones.
 const ROWS_MAX: usize = 1_500;
 
-/// Characters of a question or a reason in a table.
+/// Maximum number of characters of a query or a reason in a table cell.
 const CELL_CHARS_MAX: usize = 400;
 
-/// The whole page.
+/// Renders the complete page, from the match rate down to the skipped queries.
 pub fn page(report: &Report<'_>) -> String {
     let class = if report.is_success() { "good" } else { "bad" };
     let mut out = format!(
@@ -142,7 +142,7 @@ fn classes(report: &Report<'_>) -> String {
     out + "</table>\n"
 }
 
-/// Mismatches with points, drawn over each other.
+/// Renders the mismatches that have points as charts with the lines of both systems.
 fn differences(report: &Report<'_>) -> String {
     let findings = report.tally.findings();
     let drawn = findings
@@ -183,7 +183,7 @@ fn cell(text: &str) -> String {
     escape(&short(text, CELL_CHARS_MAX))
 }
 
-/// A folder is named by us: it has no letter that would have to be escaped.
+/// Folder names consist of a pass and hexadecimal digits, so that they need no escaping.
 fn link(report: &Report<'_>, finding: &Finding) -> String {
     let folder = report.folder_of(finding);
     folder.map_or(String::new(), |folder| {

@@ -1,16 +1,16 @@
-//! The report as a comment of a pull request.
+//! Renders the report as Markdown for a comment on a pull request.
 
 use super::{Report, percent, short, skips_by_reason};
 use crate::compare::tally::{Outcome, Pass};
 use crate::page::time_text;
 
-/// Findings that are listed: a comment is read, not searched.
+/// Maximum number of findings in the text, which is meant to be read and not searched.
 const LISTED_MAX: usize = 30;
 
-/// Characters of a question or a reason.
+/// Maximum number of characters of a query or a reason.
 const CELL_CHARS_MAX: usize = 160;
 
-/// The whole text.
+/// Renders the complete report, with counts by pass, latencies and the first findings.
 pub fn text(report: &Report<'_>) -> String {
     let sign = if report.is_success() { "✅" } else { "❌" };
     let mut out = format!(
@@ -90,7 +90,7 @@ fn skips(report: &Report<'_>) -> String {
     out
 }
 
-/// Text in a cell: nothing in it is markup, and it stays on its line.
+/// Escapes text for a table cell: removes line breaks and makes markup literal.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in short(text, CELL_CHARS_MAX).chars() {

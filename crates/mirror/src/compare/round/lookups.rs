@@ -1,9 +1,10 @@
-//! The passes over what an index knows: names and values of labels, series, metadata.
+//! The passes over index lookups: label names, label values, series and metadata.
 //!
-//! An index may list what has no data in the stretch: a series that ended before it, whose block is
-//! still there. So what one system alone lists is asked for as data, `count({label!=""})`, and is
-//! a difference only if that system has it. Invariant: a listing matches only if all of that was
-//! asked for and answered; what was not makes it an error, or skipped with the reason.
+//! An index may list entries without data in the stretch, for example a series that ended before it
+//! but whose block still exists. Entries that only one system lists are therefore queried as data,
+//! with `count({label!=""})`, and are a difference only if that system has data for them.
+//! Invariant: listings match only if all such queries were sent and answered. Unanswered ones make
+//! the outcome an error, and unsent ones make it a skip with the reason.
 
 use super::probes::first_with_data;
 use super::{Found, Judged, Outcome, Params, Pass, Round, judged, matched};
@@ -20,30 +21,30 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-/// Entries of one system alone that are asked for as data for one question: an index may list a
-/// million that are gone.
+/// Maximum number of entries per lookup that are queried as data because only one system lists
+/// them. An index may list a million entries without data.
 const ASKED_MAX: usize = 10_000;
 
-/// What an answer lists: each entry with what is known of it.
+/// The entries that an answer lists, with their metadata if there is any.
 type Listing = BTreeMap<String, Value>;
 
-/// A question to an index.
+/// A lookup in the index of both systems, and how its entries are compared.
 struct LookUp<'a> {
     pass: Pass,
     question: String,
     endpoint: String,
     params: Params,
-    /// The entries of an answer.
+    /// Extracts the entries of an answer; `None` if the answer is not a listing.
     list: &'a (dyn Fn(&Answer<'_>) -> Option<Listing> + Sync),
-    /// A query that has a result if there is data of an entry.
+    /// Returns a query whose result is not empty if there is data for an entry.
     data: &'a (dyn Fn(&str) -> String + Sync),
-    /// The class of an entry that one side alone has.
+    /// Class of a difference if only the baseline lists an entry.
     missing: Class,
     extra: Class,
 }
 
 impl Round<'_> {
-    /// Asks all of it.
+    /// Runs the lookup passes that are enabled and reports their outcomes to `count`.
     pub(super) fn run_lookups(&self, progress: &Progress, count: &mut dyn FnMut(Judged)) {
         if self.has(Pass::LabelNames) || self.has(Pass::LabelValues) {
             progress.begin(Pass::LabelNames.as_str(), 1);
@@ -84,8 +85,8 @@ impl Round<'_> {
         params
     }
 
-    /// Compares the names of labels, if that is asked for; returns those that both systems have,
-    /// if they are needed.
+    /// Compares the label names if that pass is enabled. Returns the names that both systems list,
+    /// if they are needed for the label values.
     fn label_names(&self, count: &mut dyn FnMut(Judged)) -> Vec<String> {
         if !self.has(Pass::LabelNames) && !self.has(Pass::LabelValues) {
             return Vec::new();
@@ -115,8 +116,8 @@ impl Round<'_> {
         in_both(&answers, &list).into_keys().collect()
     }
 
-    /// Compares the values of a label; those of the name of metrics that both systems have stay in
-    /// `metrics`.
+    /// Compares the values of a label. For the metric name, stores the values that both systems
+    /// list in `metrics`.
     fn label_values(&self, label: &str, metrics: &OnceLock<Listing>) -> Judged {
         let name = label_text(label);
         let look_up = LookUp {
@@ -164,9 +165,9 @@ impl Round<'_> {
         self.look_up(&look_up, &answers)
     }
 
-    /// Compares types and help texts of the metrics that both systems have.
+    /// Compares types and help texts of the metrics that both systems list.
     fn metadata(&self, metrics: &Listing) -> Judged {
-        // Histograms and summaries have metadata under the name without its ending.
+        // Histograms and summaries have metadata under the name without its suffix.
         let is_in_both = |family: &str| {
             let endings = ["", "_bucket", "_count", "_sum", "_total"].iter();
             endings
@@ -196,7 +197,8 @@ impl Round<'_> {
         self.look_up(&look_up, &answers)
     }
 
-    /// The selectors of all questions, each once, without what moves them in time.
+    /// Returns the distinct selectors of all queries, without offset, `@` and modifiers of the
+    /// range.
     fn selectors(&self) -> Vec<String> {
         let mut found = BTreeSet::new();
         for question in &self.collection.questions {
@@ -241,7 +243,8 @@ impl Round<'_> {
         self.keep(&found, &verdict)
     }
 
-    /// How two listings differ, by what there is data of; fails with why that is not known.
+    /// Compares two listings, ignoring entries without data. Fails with the reason if too many
+    /// entries would have to be queried.
     fn compared(
         &self,
         look_up: &LookUp<'_>,
@@ -293,7 +296,7 @@ impl Round<'_> {
         }
     }
 
-    /// What comes of the entries that one listing of `system` has and the other has not.
+    /// Queries the entries that only one listing, that of `system`, contains, until one has data.
     fn lone(
         &self,
         look_up: &LookUp<'_>,
@@ -319,19 +322,19 @@ impl Round<'_> {
     }
 }
 
-/// What comes of the entries that one listing alone has.
+/// Result of querying the entries that only one system lists.
 enum Lone {
-    /// There is data of this one.
+    /// This entry has data.
     HasData(String),
-    /// There is no data of any.
+    /// None of the entries has data.
     Gone,
-    /// The system does not say of one.
+    /// The system failed to answer one of the queries, for this reason.
     Unanswered(String),
-    /// There are too many.
+    /// There are more entries than [`ASKED_MAX`], and those queried have no data.
     Unasked(String),
 }
 
-/// What two answers list; `None` if one is no listing.
+/// Extracts the entries of both answers; returns `None` if one of them is not a listing.
 fn listings_of(
     look_up: &LookUp<'_>,
     (baseline, candidate): &(Fetched, Fetched),
@@ -340,7 +343,7 @@ fn listings_of(
     Some((list(baseline)?, list(candidate)?))
 }
 
-/// What both of two answers list; what is no listing lists nothing.
+/// Returns the entries that both answers list. An answer that is not a listing counts as empty.
 fn in_both(
     (baseline, candidate): &(Fetched, Fetched),
     list: &dyn Fn(&Answer<'_>) -> Option<Listing>,
@@ -354,7 +357,7 @@ fn in_both(
     both
 }
 
-/// What is no result of a query.
+/// Returns the data of a successful answer that is not a query result.
 fn other<'v>(answer: &'v Answer<'_>) -> Option<&'v Value> {
     match answer {
         Answer::Success(success) => match &success.data {
@@ -365,7 +368,7 @@ fn other<'v>(answer: &'v Answer<'_>) -> Option<&'v Value> {
     }
 }
 
-/// A list of texts.
+/// Extracts the entries of an answer that is a list of strings.
 fn texts(answer: &Answer<'_>) -> Option<Listing> {
     let texts = other(answer)?.as_array()?.iter();
     texts
@@ -373,7 +376,7 @@ fn texts(answer: &Answer<'_>) -> Option<Listing> {
         .collect()
 }
 
-/// A list in an order of its own; systems may list the same in another one.
+/// Sorts a list and removes duplicates, because systems may return it in different orders.
 fn sorted(entries: &Value) -> Value {
     let mut texts: Vec<Value> = entries.as_array().cloned().unwrap_or_default();
     texts.sort_by_key(Value::to_string);

@@ -1,18 +1,18 @@
-//! Which of many queries has a result, asked for in few requests.
+//! Finds the first of many queries that has a result, with few requests.
 //!
-//! Queries are put together by `or`, so that one request says of all of them that there is nothing.
-//! Where there is something, or the system does not say, halves of them are asked, down to one.
+//! Queries are combined with `or`, so that one request can prove that none of them has a result. If
+//! there is a result or the system fails, both halves are tried in turn, down to single queries.
 
-/// Queries in one request.
+/// Maximum number of queries that are combined in one request.
 const BATCH_MAX: usize = 50;
 
-/// The longest expression of several queries: VictoriaMetrics takes 16 KiB.
+/// Maximum length of a combined expression in bytes; VictoriaMetrics accepts 16 KiB.
 const BATCH_BYTES_MAX: usize = 8_000;
 
 const OR: &str = " or ";
 
-/// The place of the first query with a result; `None` if no query has one. Fails with why it is
-/// not known.
+/// Returns the index of the first query with a result, or `None` if there is none. Fails with the
+/// system's error if a query that would decide this cannot be answered.
 pub fn first_with_data(
     queries: &[String],
     has_data: &dyn Fn(&str) -> Result<bool, String>,
@@ -28,7 +28,7 @@ pub fn first_with_data(
     Ok(None)
 }
 
-/// How many of the first queries are one request.
+/// Returns how many queries from the front of `queries` fit into one request; at least one.
 fn batch_of(queries: &[String]) -> usize {
     let mut bytes = 0;
     let fits = queries.iter().take(BATCH_MAX).take_while(|query| {
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// What comes of `count` queries of `bytes` bytes, of which `live` have data, about `refused`
-    /// of which the system says nothing, and in how many requests.
+    /// Checks the result and the number of requests for `count` queries of `bytes` bytes each.
+    /// Those in `live` have data, and the system rejects those in `refused`.
     fn check(
         (count, bytes): (usize, usize),
         live: &[usize],
@@ -93,10 +93,10 @@ mod tests {
         check((5_000, 4), &[], &[], Ok(None), 100);
         check((5_000, 4), &[4_999], &[], Ok(Some(4_999)), 112);
         check((5_000, 4), &[70, 80], &[], Ok(Some(70)), 14);
-        // Long ones come in smaller batches, one at least.
+        // Long queries form smaller batches of at least one query.
         check((10, 3_000), &[9], &[], Ok(Some(9)), 10);
         check((3, 20_000), &[], &[], Ok(None), 3);
-        // What is not known about one hides nothing that stands before it, and is no answer.
+        // A failed query does not hide a result before it, but there is no answer without one.
         check((100, 4), &[20], &[70], Ok(Some(20)), 20);
         check((100, 4), &[90], &[70], Err("0070: too many samples"), 20);
         check((100, 4), &[], &[70], Err("0070: too many samples"), 20);

@@ -1,7 +1,7 @@
-//! `topk` and `bottomk` over equal values: which elements are chosen is not defined.
+//! `topk` and `bottomk` over equal values: PromQL does not define which elements are chosen.
 //!
-//! Two answers that choose differently are both right if they have the same values at every time
-//! and every element of the candidate's is one of the operand, as the baseline has it.
+//! Two answers that choose differently are both correct if they have the same values at each time
+//! and all elements of the candidate's answer occur in the operand, as the baseline evaluates it.
 
 use crate::compare::system::Fetched;
 use crate::compare::verdict::IgnoredLabels;
@@ -10,7 +10,7 @@ use crate::judge::tolerance::Tolerance;
 use firn_promql::ast::{AggregateOp, Expr, ExprKind};
 use std::collections::{BTreeMap, HashMap};
 
-/// What an expression chooses from, if it chooses by value and does nothing else.
+/// Returns the operand of an expression that is a `topk` or `bottomk`; `None` for all others.
 pub fn operand(expr: &Expr) -> Option<String> {
     match &expr.without_parens().kind {
         ExprKind::Aggregate(aggregate)
@@ -22,7 +22,7 @@ pub fn operand(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Whether the answers differ in nothing but which of equal elements they have.
+/// Returns whether the answers differ only in the choice among elements of equal value.
 pub fn is_choice(
     answers: [&Fetched; 2],
     operand: &Fetched,
@@ -47,7 +47,7 @@ fn number(point: &Point<'_>) -> Option<f64> {
     }
 }
 
-/// The values at each time, sorted; `None` if one is no number.
+/// Returns the sorted values at each time; `None` if one of them is not a float.
 fn values(answer: &Answer<'_>) -> Option<BTreeMap<i64, Vec<f64>>> {
     let mut by_time = BTreeMap::<i64, Vec<f64>>::new();
     for point in answer.series().iter().flat_map(|series| &series.points) {
