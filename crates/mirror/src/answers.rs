@@ -129,8 +129,7 @@ const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two checks of whether the data has been scraped.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Exposes `data` in the Prometheus protobuf format on `address`, for as long as the returned
-/// target lives.
+/// Exposes `data` in the Prometheus protobuf format on `address` until the process ends.
 pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     let body = exposition::encode(data);
     Target::start(address, move |_, stream| {

@@ -1,15 +1,16 @@
-//! `firn load`: makes the load of a fleet and sends it, or keeps it in files and sends it later.
+//! `firn load`: generates the load of a fleet and sends it, or writes it to files and sends it
+//! later.
 //!
 //! ```text
-//! fleet -> queues -> bounded channel a sender -> connection        send, and questions beside it
-//!                 -> file a sender                                 prepare
-//!           file a sender -> connection                            replay
-//!                         a real sender -> file                    record
+//! fleet -> queues -> bounded channel per sender -> connection      send, with queries beside it
+//!                 -> file per sender                               prepare
+//!           file per sender -> connection                          replay
+//!                          a real sender -> file                   record
 //! ```
 //!
-//! Replaying costs the sender a read and a write for each request, so that a system under test on
-//! the same machine is hardly disturbed. Invariant: what is sent depends on the options alone,
-//! never on how fast the receiver is.
+//! Replaying costs the sender one read and one write per request, so that it hardly disturbs a
+//! system under test on the same machine. Invariant: the requests depend only on the options, never
+//! on the speed of the receiver.
 
 mod arguments;
 mod bar;
@@ -47,11 +48,12 @@ use std::time::{Duration, Instant};
 use trial::Format;
 use trial::asking::{Asked, End, Plan, ReadTimes};
 
-/// Requests made ahead of each sender: enough to keep it busy, few enough to stay small.
+/// Number of requests that are generated ahead for each sender: enough to keep it busy with little
+/// memory.
 const REQUESTS_AHEAD: usize = 4;
 
-/// Runs `firn load` with the arguments that follow it and writes the report to `out`. Fails after
-/// the report is written: if a goal was missed, or if none was set and a request failed.
+/// Runs `firn load` with the arguments that follow the subcommand and writes the report to `out`.
+/// After the report, fails if a goal was missed or, without goals, if a request failed.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
@@ -84,7 +86,7 @@ pub fn run(
     conclude(&options, report)
 }
 
-/// An error if a goal was missed, or if none was set and a request failed.
+/// Returns an error if a goal was missed or, without goals, if a request failed.
 fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
     if let Some(missed) = report.missed() {
         return Err(MirrorError::Missed(missed));
@@ -117,8 +119,8 @@ fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
     Ok(())
 }
 
-/// Sends the load of `options`, to a second system too if there is one, asks its questions
-/// meanwhile, and judges its goals.
+/// Sends the load of `options`, to a second system as well if there is one, sends the queries at
+/// the same time, and checks the goals.
 fn run_trial(options: &Options) -> Result<Report, MirrorError> {
     let shown = NAMES.map(|system| Shown {
         system,
@@ -130,7 +132,7 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
         metrics::listen(address, shown[..count].to_vec())?;
     }
     let watched = options.watched();
-    // The receivers get the same times, whenever their senders begin.
+    // Both receivers get the same timestamps, regardless of when their senders start.
     let begun_ms = now_ms();
     let tls = options.tls.read()?;
     let headers = NAMES.map(|name| headers_for(name, &options.headers));
@@ -208,7 +210,7 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         .map_err(MirrorError::file("write", Path::new("report")))
 }
 
-/// Makes the requests of `options` and writes them to `dir`.
+/// Generates the requests of `options` and writes them to `dir`.
 pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
     let mut writer = prepared::Writer::create(dir, options.senders)?;
     let summary = make(options, &mut |sender, request| {
@@ -218,14 +220,15 @@ pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
     Ok(summary)
 }
 
-/// Sends the requests in `dir`, each sender's over a connection of its own, and notes in `progress`
-/// how far it is.
+/// Sends the requests in `dir`, those of each sender over a connection of its own, and updates
+/// `progress`.
 pub fn replay(dir: &Path, way: Way<'_>, progress: &Progress) -> Result<Report, MirrorError> {
     let load = prepared::read_summary(dir)?;
     replay_moved(dir, load, way, None, progress)
 }
 
-/// Sends the requests of a folder, their times moved to `begun_ms` if the options say so.
+/// Sends the requests of a directory, with timestamps shifted to `begun_ms` if the options demand
+/// it.
 fn replay_at(
     dir: &Path,
     way: Way<'_>,
@@ -275,7 +278,7 @@ fn replay_moved(
     })
 }
 
-/// Makes the requests of `options` and sends them at the same time.
+/// Generates the requests of `options` and sends them at the same time.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
     let tls = options.tls.read()?;
     let access = Access {
@@ -306,21 +309,21 @@ fn send_to(way: Way<'_>, options: &Options, progress: &Progress) -> Result<Repor
     })
 }
 
-/// Where requests go while they are made, and how.
+/// A receiver of requests that are sent while they are generated.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
-    /// Where, and when.
+    /// URL of the receiver, and how to send requests to it.
     pub way: Way<'a>,
-    /// Connections.
+    /// Number of connections.
     pub senders: usize,
 }
 
-/// Takes a request and the number of its sender.
+/// Callback that accepts a request and the number of its sender.
 pub type Emit<'a> = &'a mut dyn FnMut(usize, Request) -> Result<(), MirrorError>;
 
 impl Receiver<'_> {
-    /// Sends what `making` hands over, each sender's requests over a connection of its own. No
-    /// sender is more than a few requests ahead of another.
+    /// Sends the requests that `making` emits, those of each sender over a connection of its own. A
+    /// bounded channel per sender keeps the senders within a few requests of each other.
     pub fn send(
         self,
         progress: &Progress,
@@ -344,7 +347,7 @@ impl Receiver<'_> {
             drop(inlets);
             let outcome = join(senders)?;
             match made {
-                // Why the senders stopped is in what became of their requests.
+                // The outcome of the senders contains the reason why they stopped.
                 Err(_) if self.way.on_failure.is_stopped() => Ok(outcome),
                 made => made.map(|()| outcome),
             }
@@ -362,7 +365,7 @@ fn join(senders: Vec<Sender<'_>>) -> Result<Outcome, MirrorError> {
     Ok(all)
 }
 
-/// Makes all requests of `options` in order and hands each over with its sender's number.
+/// Generates all requests of `options` in order and passes each to `emit` with its sender's number.
 pub fn make(options: &Options, emit: Emit<'_>) -> Result<Summary, MirrorError> {
     let mut maker = Maker::new(options);
     maker.make(options.rounds, emit)?;

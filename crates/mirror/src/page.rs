@@ -1,5 +1,5 @@
-//! What pages are made of: a style, text that is safe in them, pictures. A page is one file that
-//! loads nothing and has no script.
+//! Building blocks of HTML pages: style sheet, escaping and charts. Each page is a single file
+//! without external resources and scripts.
 
 pub(crate) mod chart;
 
@@ -7,7 +7,7 @@ use firn_model::sample::TimestampMs;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The style of all pages.
+/// The style sheet of all pages.
 pub(crate) const STYLE: &str = "
 :root{color-scheme:light dark}
 body{font:15px/1.45 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
@@ -21,7 +21,7 @@ svg text{font:11px system-ui,sans-serif;fill:currentColor}.value{text-anchor:end
 .legend span{margin-right:1rem}details{margin:.4rem 0}
 ";
 
-/// Text as HTML shows it.
+/// Escapes text for HTML, including attribute values.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -31,7 +31,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Not allowed in a page, whatever stands for it.
+            // HTML does not permit control characters, not even as character references.
             c if c.is_control() && !c.is_whitespace() => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -39,7 +39,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A time as people read it.
+/// Formats a time as RFC 3339, or in milliseconds if it is outside the supported range.
 pub(crate) fn time_text(ms: TimestampMs) -> String {
     let civil = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
     let text = civil.ok().and_then(|civil| civil.format(&Rfc3339).ok());

@@ -1,11 +1,12 @@
-//! A load in files: bodies made beforehand, so that making them does not disturb a measurement.
+//! A load in files: requests that are generated in advance, so that generating them does not
+//! disturb a measurement.
 //!
 //! ```text
-//! DIR/load.json       what the load is made of: senders, series, samples, times
+//! DIR/load.json       summary of the load: senders, series, samples, times
 //! DIR/sender-N.load   { due i64 | samples u32 | length u32 | version u8 | body }*, little endian
 //! ```
 //!
-//! The folder is a scratch file of one machine, not a format that is kept.
+//! The directory is a temporary file of one machine; the format is not stable between versions.
 
 use crate::error::MirrorError;
 use crate::request::{Protocol, Request};
@@ -16,33 +17,33 @@ use std::path::{Path, PathBuf};
 
 const HEADER_BYTES: usize = 17;
 
-/// What a load is made of.
+/// Size and times of a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Connections that send it.
+    /// Number of connections that send it.
     pub senders: usize,
-    /// Series at any one time.
+    /// Number of series at any one time.
     pub series: u64,
-    /// Targets that have them; zero if that is not known.
+    /// Number of targets that the series belong to; zero if unknown.
     pub targets: u64,
-    /// Series that ever were.
+    /// Number of distinct series over the whole load.
     pub series_created: u64,
-    /// Samples in all.
+    /// Total number of samples.
     pub samples: u64,
-    /// Requests in all.
+    /// Total number of requests.
     pub requests: u64,
-    /// Bytes of all bodies.
+    /// Total length of all bodies in bytes.
     pub body_bytes: u64,
-    /// Time of the first round.
+    /// Time of the first round in milliseconds since the epoch.
     pub start_ms: i64,
-    /// Time of the newest sample.
+    /// Timestamp of the newest sample in milliseconds since the epoch.
     pub end_ms: i64,
-    /// Time between rounds.
+    /// Time between rounds in milliseconds.
     pub interval_ms: i64,
 }
 
 impl Summary {
-    /// The summary as it is written to a file or into a report.
+    /// Converts the summary to the JSON of files and reports.
     pub fn to_json(&self) -> Value {
         json!({
             "senders": self.senders,
@@ -58,7 +59,7 @@ impl Summary {
         })
     }
 
-    /// Reads what [`Summary::to_json`] wrote; `None` if a part is missing.
+    /// Parses the JSON that [`Summary::to_json`] returns; returns `None` if a field is missing.
     fn from_json(value: &Value) -> Option<Self> {
         Some(Self {
             senders: usize::try_from(value["senders"].as_u64()?).ok()?,
@@ -75,7 +76,7 @@ impl Summary {
     }
 }
 
-/// Writes a load to a folder.
+/// Writes the requests of a load to a directory.
 #[derive(Debug)]
 pub struct Writer {
     dir: PathBuf,
@@ -83,7 +84,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the folder and a file for each sender.
+    /// Creates the directory and a file for each sender.
     pub fn create(dir: &Path, senders: usize) -> Result<Self, MirrorError> {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create folder", dir))?;
         let create = |sender| {
@@ -99,7 +100,7 @@ impl Writer {
         })
     }
 
-    /// Appends a request of `sender`.
+    /// Appends a request to the file of `sender`.
     pub fn push(&mut self, sender: usize, request: &Request) -> Result<(), MirrorError> {
         let (path, file) = &mut self.files[sender];
         let mut header = [0; HEADER_BYTES];
@@ -115,7 +116,7 @@ impl Writer {
             .map_err(MirrorError::file("write", path))
     }
 
-    /// Ends the load: without this the folder is not one.
+    /// Flushes the files and writes the summary, without which the directory is not a valid load.
     pub fn finish(self, summary: &Summary) -> Result<(), MirrorError> {
         for (path, mut file) in self.files {
             file.flush().map_err(MirrorError::file("write", &path))?;
@@ -126,7 +127,7 @@ impl Writer {
     }
 }
 
-/// Reads what a load is made of.
+/// Reads the summary of the load in `dir`.
 pub fn read_summary(dir: &Path) -> Result<Summary, MirrorError> {
     let path = dir.join("load.json");
     let text = std::fs::read_to_string(&path).map_err(MirrorError::file("read", &path))?;
@@ -136,7 +137,7 @@ pub fn read_summary(dir: &Path) -> Result<Summary, MirrorError> {
         .ok_or_else(|| MirrorError::Usage(format!("{} does not describe a load", path.display())))
 }
 
-/// Yields the requests of one sender.
+/// Iterates over the requests of one sender in the order in which they were written.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -144,7 +145,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the file of `sender`.
+    /// Opens the file of `sender` in `dir`.
     pub fn open(dir: &Path, sender: usize) -> Result<Self, MirrorError> {
         let path = sender_path(dir, sender);
         let file = File::open(&path).map_err(MirrorError::file("open", &path))?;

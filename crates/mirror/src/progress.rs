@@ -1,52 +1,52 @@
-//! How far a run has come: a line on a terminal, nothing elsewhere.
+//! Progress of a run: one line on a terminal, and nothing if standard error is redirected.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often the line is drawn in a second.
+/// Number of updates of the line per second.
 const HERTZ: u8 = 4;
 
-/// The line, until it is dropped.
+/// The progress line, which is removed when this value is dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {
     fn new(template: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(HERTZ));
-        // A template that is not understood leaves the usual line.
+        // If the template is invalid, the default line remains.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self(bar)
     }
 
-    /// A line that counts questions.
+    /// Creates a line that counts queries.
     pub fn questions() -> Self {
         Self::new("{msg}: {human_pos} of {human_len} queries ({percent}%), {per_sec}, {eta} left")
     }
 
-    /// A line that says how much of a time is over, in milliseconds.
+    /// Creates a line that shows how much of a period has passed, in milliseconds.
     pub fn time() -> Self {
         Self::new("{wide_bar} {percent}%, {eta} left: {msg}")
     }
 
-    /// Turns to so many of one kind.
+    /// Begins a new phase with `count` steps.
     pub fn begin(&self, what: &str, count: usize) {
         self.0.reset();
         self.0.set_length(count as u64);
         self.0.set_message(what.to_owned());
     }
 
-    /// One more is done.
+    /// Advances the line by one step.
     pub fn advance(&self) {
         self.0.inc(1);
     }
 
-    /// So many are done, and this is what can be said of them.
+    /// Sets the number of completed steps and the message.
     pub fn reach(&self, done: u64, what: String) {
         self.0.set_message(what);
         self.0.set_position(done);
     }
 
-    /// Says why nothing happens.
+    /// Shows the reason for a pause instead of a count.
     pub fn wait(&self, why: &str) {
         self.0.reset();
         self.0.set_length(0);

@@ -1,8 +1,8 @@
-//! Fields of protocol buffers, as far as bodies that are written by hand need them.
+//! Encoding of the protobuf field types that this crate's encoders need.
 
 use firn_model::histogram::Span;
 
-/// Seven bits a byte, the lowest first.
+/// Appends a varint: seven bits per byte, least significant group first.
 pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -11,38 +11,39 @@ pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// How many bytes [`push_uvarint`] takes.
+/// Returns the number of bytes that [`push_uvarint`] appends for `value`.
 pub(crate) fn uvarint_bytes(value: u64) -> usize {
     let bits = u64::BITS - value.leading_zeros();
     bits.div_ceil(7).max(1) as usize
 }
 
-/// The number of a `sint`.
+/// Maps a signed integer to the unsigned one that represents a `sint` in ZigZag encoding.
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// A field that is a number.
+/// Appends a varint field.
 pub(crate) fn push_number(out: &mut Vec<u8>, field: u64, value: u64) {
     push_uvarint(out, field << 3);
     push_uvarint(out, value);
 }
 
-/// A field that is a `double`.
+/// Appends a `double` field.
 pub(crate) fn push_float(out: &mut Vec<u8>, field: u64, value: f64) {
     push_uvarint(out, field << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A field that is bytes: a text, or a message.
+/// Appends a length-delimited field: a string, bytes or a message.
 pub(crate) fn push_message(out: &mut Vec<u8>, field: u64, message: &[u8]) {
-    // Tags of fields from 16 on take two bytes.
+    // The tags of field numbers from 16 on take two bytes.
     push_uvarint(out, field << 3 | 2);
     push_uvarint(out, message.len() as u64);
     out.extend_from_slice(message);
 }
 
-/// Repeated messages of two numbers: where a span begins behind the one before, and its length.
+/// Appends the spans of a histogram as repeated messages of two fields: the offset from the
+/// previous span, and the length.
 pub(crate) fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
     for span in spans {
         let mut message = Vec::new();
@@ -52,7 +53,7 @@ pub(crate) fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
     }
 }
 
-/// Packed `double`s; nothing if there is none.
+/// Appends packed `double` values; nothing if `values` is empty.
 pub(crate) fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
     if !values.is_empty() {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -60,7 +61,7 @@ pub(crate) fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
     }
 }
 
-/// Packed `sint`s; nothing if there is none.
+/// Appends packed `sint` values; nothing if `deltas` is empty.
 pub(crate) fn push_deltas(out: &mut Vec<u8>, field: u64, deltas: &[i64]) {
     if !deltas.is_empty() {
         let mut message = Vec::new();

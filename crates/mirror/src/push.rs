@@ -1,7 +1,7 @@
-//! Sends requests over one connection and records how long each took.
+//! Sends requests over one connection and records their latencies.
 //!
-//! Latencies are kept exactly, four bytes a request: percentiles are those of the requests and not
-//! of some buckets.
+//! Latencies are stored exactly, with four bytes per request, so that percentiles are exact and not
+//! bounds of buckets.
 
 use crate::error::MirrorError;
 use crate::request::{Protocol, Request};
@@ -12,46 +12,46 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ureq::tls::TlsConfig;
 
-/// How long an answer may take before the request counts as failed: Prometheus's `remote_timeout`.
+/// Timeout of a request, equal to Prometheus's default `remote_timeout`.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of an error answer that are kept.
+/// Maximum length in bytes that is kept of an error response.
 const ERROR_TEXT_BYTES_MAX: u64 = 4096;
 
-/// Longest time from a stop to the end of the senders that wait.
+/// Maximum time until waiting senders notice a stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Each when the previous one is answered.
+    /// Each request as soon as the previous one is answered.
     Fast,
-    /// Each when the wall clock reaches its data time, and not before.
+    /// Each request when the wall clock reaches its due time, and not before.
     Live,
 }
 
-/// What became of the requests of one connection or of several.
+/// Outcome of the requests of one connection, or of several connections together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Samples in requests that were answered with 2xx.
+    /// Number of samples in requests that were answered with 2xx.
     pub samples: u64,
-    /// Requests sent.
+    /// Number of requests that were sent.
     pub requests: u64,
-    /// Requests not answered with 2xx.
+    /// Number of requests that were not answered with 2xx.
     pub failed: u64,
-    /// What the first of those got.
+    /// Error of the first failed request.
     pub first_failure: Option<String>,
-    /// Microseconds from the first byte sent to the answer, of every request that was answered.
+    /// Microseconds from the first sent byte to the response, for each request with a response.
     pub latencies_us: Vec<u32>,
-    /// The data times at which those requests were due, in the same order.
+    /// Due times of these requests in milliseconds, in the same order.
     pub due_ms: Vec<TimestampMs>,
-    /// Microseconds from when each was due to the answer, in the same order, if the wall clock
-    /// decides when that is: what waited for the one before it waited.
+    /// Microseconds from the due time of each request to its response, in the same order. Recorded
+    /// only with [`Pace::Live`]; it includes the wait for the previous request.
     pub delays_us: Vec<u32>,
 }
 
 impl Outcome {
-    /// Adds what another connection did.
+    /// Adds the outcome of another connection.
     pub fn merge(&mut self, other: Outcome) {
         self.samples += other.samples;
         self.requests += other.requests;
@@ -63,13 +63,13 @@ impl Outcome {
     }
 }
 
-/// How far a load has come, for progress reports.
+/// Live progress of a load, shared by its senders.
 #[derive(Debug)]
 pub struct Progress {
     answered_ms: AtomicI64,
-    /// How long requests took that were answered.
+    /// Latencies of requests that received a response.
     pub push: DurationHistogram,
-    /// Requests that were not taken.
+    /// Number of requests that were rejected or lost.
     pub failures: Counter,
 }
 
@@ -84,8 +84,8 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// The data time of the newest request that was answered with 2xx, on any connection; the least
-    /// time there is before the first.
+    /// Returns the newest due time of a request that was answered with 2xx, over all connections;
+    /// the minimum value before the first.
     pub fn answered_ms(&self) -> TimestampMs {
         self.answered_ms.load(Ordering::Relaxed)
     }
@@ -95,52 +95,52 @@ impl Progress {
     }
 }
 
-/// What requests to a system carry, and which certificates of it are accepted.
+/// Headers and TLS settings of the requests to a system.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// Certificates of https.
+    /// Root certificates and client certificate for https.
     pub tls: &'a TlsConfig,
-    /// Names and values of headers.
+    /// Names and values of additional headers.
     pub headers: &'a [(String, String)],
 }
 
-/// Where requests go, and how.
+/// Destination of requests and how they are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
-    /// The receiver's full address.
+    /// Complete URL of the receiver.
     pub url: &'a str,
     /// When each request is sent.
     pub pace: Pace,
-    /// As whom.
+    /// Headers and TLS settings of the requests.
     pub access: Access<'a>,
-    /// What follows a request that failed.
+    /// Reaction to a failed request.
     pub on_failure: OnFailure<'a>,
 }
 
-/// What senders do after a request that failed.
+/// Reaction of the senders to a failed request.
 #[derive(Clone, Copy, Debug)]
 pub enum OnFailure<'a> {
-    /// They send the next one.
+    /// Continue with the next request.
     GoOn,
-    /// All of them stop that share the flag.
+    /// Stop all senders that share this flag.
     Stop(&'a AtomicBool),
 }
 
 impl OnFailure<'_> {
-    /// Notes a request that failed.
+    /// Sets the shared flag after a failed request, if the senders are to stop.
     fn note(self) {
         if let Self::Stop(stopped) = self {
             stopped.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether nothing more is sent.
+    /// Returns whether the senders have been stopped.
     pub fn is_stopped(self) -> bool {
         matches!(self, Self::Stop(stopped) if stopped.load(Ordering::Relaxed))
     }
 }
 
-/// A connection to a remote write receiver.
+/// A connection to a remote-write receiver, which is reused by all requests.
 #[derive(Debug)]
 pub struct Connection {
     agent: ureq::Agent,
@@ -149,13 +149,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that opens with the first request. `url` is the receiver's full address.
+    /// Creates a connection that is opened by the first request. `url` is the receiver's complete
+    /// URL.
     pub fn new(url: &str) -> Self {
         let tls = &TlsConfig::default();
         Self::over(url, Access { tls, headers: &[] })
     }
 
-    /// The same with certificates and headers of one's own.
+    /// Creates a connection like [`Connection::new`], with custom headers and TLS settings.
     pub fn over(url: &str, access: Access<'_>) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
@@ -169,13 +170,13 @@ impl Connection {
         }
     }
 
-    /// Sends one body. The outer error means that there was no answer, the inner one holds the
-    /// status and text of an answer other than 2xx.
+    /// Sends a body in format 1.0. The outer error means that there was no response; the inner one
+    /// contains status and text of a response other than 2xx.
     pub fn send(&self, body: &[u8]) -> Result<Result<(), String>, MirrorError> {
         self.send_as(Protocol::One, body)
     }
 
-    /// Like [`Connection::send`], for a body of any version.
+    /// Sends a body like [`Connection::send`], in the format of any version.
     pub fn send_as(
         &self,
         protocol: Protocol,
@@ -193,7 +194,7 @@ impl Connection {
             .send(body)
             .map_err(MirrorError::transport(&self.url))?;
         let status = answer.status();
-        // The body is read whatever it is: otherwise the connection cannot be used again.
+        // The body is read even on success, because the connection could not be reused otherwise.
         let text = answer
             .body_mut()
             .with_config()
@@ -208,8 +209,8 @@ impl Connection {
     }
 }
 
-/// Sends all `requests` one after the other and says what became of them. A request that fails is
-/// counted and not sent again; whether the next one is sent is up to [`Way::on_failure`].
+/// Sends all `requests` one after the other and returns their outcome. A failed request is counted
+/// and not repeated; [`Way::on_failure`] determines whether sending continues.
 pub fn send_all(
     way: Way<'_>,
     progress: &Progress,
@@ -260,13 +261,13 @@ pub fn send_all(
     Ok(outcome)
 }
 
-/// Now, in milliseconds since the Unix epoch.
+/// Returns the current time in milliseconds since the Unix epoch.
 pub fn now_ms() -> TimestampMs {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
     elapsed.map_or(0, |d| d.as_millis() as i64)
 }
 
-/// Waits until `due_ms`, or until nothing more is sent.
+/// Waits until `due_ms` or until the senders are stopped.
 fn wait_until(due_ms: TimestampMs, on_failure: OnFailure<'_>) {
     while !on_failure.is_stopped() {
         let wait_ms = due_ms.saturating_sub(now_ms());

@@ -1,19 +1,20 @@
-//! Exact quantiles of what was measured.
+//! Exact quantiles of measured values.
 
-/// Values in order, asked for quantiles by nearest rank: every answer is a value that was measured.
+/// Sorted values whose quantiles are found by nearest rank, so that each is a measured value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quantiles {
     sorted: Vec<u32>,
 }
 
 impl Quantiles {
-    /// Sorts `values`.
+    /// Sorts `values` for later queries of their quantiles.
     pub fn new(mut values: Vec<u32>) -> Self {
         values.sort_unstable();
         Self { sorted: values }
     }
 
-    /// The smallest value that at least the share `q` of all values do not exceed; zero of none.
+    /// Returns the smallest value such that at least the share `q` of all values does not exceed
+    /// it; zero if there are no values.
     pub fn at(&self, q: f64) -> u32 {
         let rank = (q * self.sorted.len() as f64).ceil() as usize;
         self.sorted
@@ -23,7 +24,7 @@ impl Quantiles {
             .unwrap_or(0)
     }
 
-    /// The largest value.
+    /// Returns the largest value; zero if there are no values.
     pub fn max(&self) -> u32 {
         self.at(1.0)
     }

@@ -1,13 +1,13 @@
-//! Questions that people really ask: read from dashboards, rule files, query logs, files of active
-//! queries and lists, or made up.
+//! Collection of queries from practice: from dashboards, rule files, query logs, files of active
+//! queries and lists, or generated.
 //!
 //! ```text
-//! files -> sources -> texts, variables replaced -> trees -> questions, each once
+//! files -> sources -> texts with variables replaced -> syntax trees -> distinct queries
 //! ```
 //!
-//! Two texts are one question if their trees print alike and lists give them the same range; the
-//! first one is what is asked, and the weight counts them all. What cannot be asked is kept with
-//! the reason.
+//! Two texts are the same query if their syntax trees have the same text form and the same range.
+//! The first text is the one that is sent, and the weight counts all of them. Expressions that
+//! cannot be queried are kept with the reason.
 
 mod active;
 mod dashboard;
@@ -28,23 +28,23 @@ use firn_promql::parser;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A text that may be a question.
+/// A text that is to be parsed as a query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// PromQL.
+    /// The PromQL expression.
     pub text: String,
-    /// Where it stands, as in `rules.yml: group "x"`.
+    /// Its place in the source, such as `rules.yml: group "x"`.
     pub origin: String,
-    /// How it is asked.
+    /// Weight and range, if the source specifies them.
     pub manner: Manner,
 }
 
-/// How a question is asked, where a list says so.
+/// Weight and range of a query, as given by a list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Manner {
-    /// How often, beside the others.
+    /// Relative frequency of the query.
     pub weight: f64,
-    /// The range up to the end and its step, in milliseconds.
+    /// Range up to the end of the data and step, in milliseconds.
     pub range_ms: Option<(i64, i64)>,
 }
 
@@ -57,23 +57,24 @@ impl Default for Manner {
     }
 }
 
-/// An expression to ask.
+/// A parsed query of the collection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// As it was first written.
+    /// Text of its first occurrence.
     pub text: String,
-    /// Its tree.
+    /// Its syntax tree.
     pub expr: Expr,
-    /// How often it was found, by the weights that lists give.
+    /// Sum of the weights of all occurrences.
     pub weight: f64,
-    /// The range up to the end that a list gives, and its step, in milliseconds.
+    /// Range up to the end of the data and step in milliseconds, if the source specifies them.
     pub range_ms: Option<(i64, i64)>,
-    /// Where it was found first.
+    /// Place of its first occurrence.
     pub origin: String,
 }
 
 impl Question {
-    /// What reports call it, as a question about a range or about one time.
+    /// Returns the name of the query in reports; for a range query it includes the given range and
+    /// step.
     pub fn shown(&self, is_range: bool) -> String {
         match self.range_ms.filter(|_| is_range) {
             None => self.text.clone(),
@@ -86,29 +87,29 @@ impl Question {
     }
 }
 
-/// A text that is not asked.
+/// A text that cannot be queried, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unasked {
-    /// As it was written.
+    /// The original text.
     pub text: String,
-    /// Why.
+    /// Reason why it cannot be queried.
     pub reason: String,
-    /// Where it was found.
+    /// Place of its occurrence.
     pub origin: String,
 }
 
-/// All questions, each once, the heaviest first.
+/// All distinct queries in descending order of weight.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection {
-    /// What is asked.
+    /// The queries to send.
     pub questions: Vec<Question>,
-    /// What is not.
+    /// The texts that cannot be queried.
     pub unasked: Vec<Unasked>,
 }
 
 impl Collection {
-    /// The questions of `sources` and `made`; variables of dashboards take the values that `lookup`
-    /// finds.
+    /// Collects the queries of `sources` and the generated ones in `made`. Variables of dashboards
+    /// are replaced by the values that `lookup` finds.
     pub fn gather(sources: &[Source], made: Vec<Text>, lookup: &dyn Lookup, times: &Times) -> Self {
         let mut gathering = Gathering::default();
         for source in sources {
@@ -139,8 +140,8 @@ impl Collection {
     }
 }
 
-/// A tree of the language with everything that is experimental: whether a system knows it is for
-/// the system to say.
+/// Parses `text` with all experimental features enabled: whether a system supports them is for the
+/// system to decide.
 pub fn parse(text: &str) -> Result<Expr, String> {
     parser::parse(text, Features::ALL).map_err(|e| e.to_string())
 }
@@ -148,7 +149,7 @@ pub fn parse(text: &str) -> Result<Expr, String> {
 #[derive(Default)]
 struct Gathering {
     found: Collection,
-    /// Where the question with a normal form and a range stands.
+    /// Index of each query by its normalised text and its range.
     places: HashMap<(String, Option<(i64, i64)>), usize>,
 }
 

@@ -1,12 +1,12 @@
-//! Splits scrapes over requests as Prometheus's queue manager does.
+//! Distributes scraped samples over requests as Prometheus's queue manager does.
 //!
-//! A series belongs to one sender for ever (its number modulo the senders), a sender's samples are
-//! cut into requests of 2,000 in the order in which they were scraped, and a request that does not
-//! fill up is sent after five seconds of data time, unless another deadline is set. So a target of
-//! 376 series is spread over all senders, and its samples over one or two requests of each.
+//! Each series belongs to one sender: its number modulo the number of senders. The samples of a
+//! sender are cut into requests of 2,000 in the order in which they were scraped. An incomplete
+//! request is sent after five seconds of data time, unless another deadline is set. A target with
+//! 376 series is thus distributed over all senders, with one or two requests of each.
 //!
-//! Invariant: a sender's requests carry each series' samples in time order; `due_ms` never
-//! decreases from one request of a sender to the next.
+//! Invariant: the requests of a sender contain the samples of each series in time order; `due_ms`
+//! never decreases from one request of a sender to the next.
 
 use crate::body;
 use crate::fleet::Observation;
@@ -16,38 +16,38 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_wire::remote_write::encode_interned;
 
-/// Samples in a full request: Prometheus's `max_samples_per_send`.
+/// Maximum number of samples per request: Prometheus's `max_samples_per_send`.
 pub const SAMPLES_PER_REQUEST: usize = 2_000;
 
-/// How long a sample waits for its request to fill up by default: Prometheus's
+/// Default time in milliseconds that a sample waits for its request to fill up: Prometheus's
 /// `batch_send_deadline`.
 pub const SEND_DEADLINE_MS: i64 = 5_000;
 
-/// A body and when it is to be sent.
+/// A remote-write request and the time at which it is to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The data time at which a queue manager would send it.
+    /// Data time in milliseconds at which a queue manager would send it.
     pub due_ms: TimestampMs,
-    /// Samples inside.
+    /// Number of samples in the request.
     pub samples: u32,
-    /// Which version of remote write the message is of.
+    /// Version of remote write in which the body is encoded.
     pub protocol: Protocol,
-    /// The compressed message.
+    /// The body, compressed with snappy.
     pub body: Vec<u8>,
 }
 
-/// A version of remote write.
+/// A version of the remote-write protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// 1.0
+    /// Remote write 1.0.
     #[default]
     One,
-    /// 2.0
+    /// Remote write 2.0.
     Two,
 }
 
 impl Protocol {
-    /// The `Content-Type` of its messages.
+    /// Returns the `Content-Type` header of requests in this version.
     pub fn content_type(self) -> &'static str {
         match self {
             Protocol::One => "application/x-protobuf",
@@ -55,7 +55,7 @@ impl Protocol {
         }
     }
 
-    /// The `X-Prometheus-Remote-Write-Version` of its messages.
+    /// Returns the `X-Prometheus-Remote-Write-Version` header of requests in this version.
     pub fn version(self) -> &'static str {
         match self {
             Protocol::One => "0.1.0",
@@ -63,7 +63,7 @@ impl Protocol {
         }
     }
 
-    /// The body that carries `batch`.
+    /// Encodes `batch` as the compressed body of a request.
     pub fn encode(self, batch: &Batch) -> Vec<u8> {
         match self {
             Protocol::One => body::encode(batch),
@@ -72,12 +72,12 @@ impl Protocol {
     }
 }
 
-/// The queues of all senders.
+/// The queues of all senders, which collect samples for requests.
 #[derive(Debug)]
 pub struct Queues {
     queues: Vec<Queue>,
     protocol: Protocol,
-    /// How long a sample waits for its request to fill up.
+    /// Maximum time in milliseconds that a sample waits for its request to fill up.
     deadline_ms: i64,
 }
 
@@ -89,7 +89,8 @@ struct Queue {
 }
 
 impl Queues {
-    /// Empty queues for `senders`, at least one, in which a sample waits for `deadline_ms` at most.
+    /// Creates empty queues for `senders`, at least one. A sample waits at most `deadline_ms` for
+    /// its request to fill up.
     pub fn new(senders: usize, deadline_ms: i64, protocol: Protocol) -> Self {
         let mut queues = Vec::new();
         queues.resize_with(senders.max(1), Queue::default);
@@ -100,8 +101,8 @@ impl Queues {
         }
     }
 
-    /// Takes a sample and hands over, with the sender's number, every request that is ready by
-    /// then.
+    /// Appends a sample to the queue of its series and passes every request that is complete or
+    /// overdue to `emit`, with the number of its sender.
     pub fn push<E>(
         &mut self,
         sample: &Observation<'_>,
@@ -110,8 +111,8 @@ impl Queues {
         self.push_at(sample, None, sample.time_ms, emit)
     }
 
-    /// Like [`Queues::push`], for a sample that has an exemplar or comes at `now_ms`, later than it
-    /// was scraped.
+    /// Appends a sample like [`Queues::push`], with an optional exemplar. `now_ms` may be later
+    /// than the time of the scrape.
     pub fn push_at<E>(
         &mut self,
         sample: &Observation<'_>,
@@ -138,7 +139,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Hands over what has waited long enough at `now_ms`.
+    /// Passes all requests whose deadline has passed at `now_ms` to `emit`.
     pub fn expire<E>(
         &mut self,
         now_ms: TimestampMs,
@@ -181,7 +182,8 @@ impl Queue {
     }
 
     fn cut(&mut self, due_ms: TimestampMs, protocol: Protocol) -> Request {
-        // Lateness of single scrapes may put a full request a moment before the one it follows.
+        // Because single scrapes can be late, a full request could be due slightly before the
+        // previous one.
         self.due_ms = self.due_ms.max(due_ms);
         let request = Request {
             due_ms: self.due_ms,
@@ -200,7 +202,7 @@ mod tests {
     use firn_model::labels::Labels;
     use std::convert::Infallible;
 
-    /// Pushes `(series, time)` and returns `(sender, due, samples)` of the requests.
+    /// Pushes `(series, time)` pairs and compares the requests with `(sender, due, samples)`.
     fn check(senders: usize, samples: &[(u64, i64)], expected: &[(usize, i64, u32)]) {
         let mut queues = Queues::new(senders, SEND_DEADLINE_MS, Protocol::One);
         let mut requests = Vec::new();

@@ -6,8 +6,7 @@ use crate::error::MirrorError;
 use crate::target::{self, Target};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Serves the metrics of `tally` and `pair` under `/metrics` at `address` while the returned target
-/// lives.
+/// Serves the metrics of `tally` and `pair` under `/metrics` at `address` until the process ends.
 pub fn listen(
     address: &str,
     tally: Arc<Mutex<Tally>>,

@@ -1,10 +1,10 @@
-//! Values of flags that were understood.
+//! Access to the values of parsed command-line flags.
 
 use crate::error::MirrorError;
 use clap::ArgMatches;
 use firn_model::units::parse_duration;
 
-/// The value of a flag that has a default.
+/// Returns the value of a flag that has a default.
 pub(super) fn value<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,
@@ -13,7 +13,7 @@ pub(super) fn value<T: Clone + Send + Sync + 'static>(
     value.ok_or_else(|| MirrorError::Usage(format!("flag --{id} needs a value")))
 }
 
-/// The value of a flag such as `15s`, `1m30s` or `100ms`.
+/// Returns the value of a duration flag, such as `15s`, `1m30s` or `100ms`, in milliseconds.
 pub(super) fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
     let text: String = value(matches, id)?;
     let duration = parse_duration(&text).map_err(|_| {

@@ -1,5 +1,5 @@
-//! How far a load has come, as a line on a terminal: by the data time of what was answered, or of a
-//! folder by its requests.
+//! Progress bar of a load on a terminal. It follows the data time of answered requests or, when a
+//! directory is replayed, their number.
 
 use super::metrics::Shown;
 use super::options::{Action, Options};
@@ -10,25 +10,25 @@ use crate::progress::Progress as Line;
 use firn_model::metrics::DurationHistogram;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at how far it is.
+/// Time between two updates of the bar.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// What a whole load is.
+/// The length of a load, which the full bar represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bar {
-    /// Data time from its beginning.
+    /// Range of data time.
     Time {
-        /// When it begins.
+        /// Start of the range in milliseconds since the epoch.
         start_ms: i64,
-        /// How long it lasts.
+        /// Length of the range in milliseconds.
         length_ms: i64,
     },
-    /// Requests.
+    /// Number of requests in the replayed directory.
     Requests(u64),
 }
 
 impl Bar {
-    /// The whole of the load of `options`.
+    /// Determines the length of the load that `options` describe.
     pub fn of(options: &Options) -> Result<Self, MirrorError> {
         Ok(match &options.action {
             Action::Replay(dir) => Self::Requests(prepared::read_summary(dir)?.requests),
@@ -39,7 +39,7 @@ impl Bar {
         })
     }
 
-    /// Shows how far it is until `end`.
+    /// Updates the bar until `end` is signalled.
     pub fn follow(self, shown: &Shown, end: &End) {
         let line = Line::time();
         line.begin("", self.length() as usize);
@@ -62,7 +62,7 @@ impl Bar {
         }
     }
 
-    /// How much of the length is over.
+    /// Returns the completed part of the length.
     fn done(self, answered_ms: i64, answered: u64) -> u64 {
         let done = match self {
             Self::Time { start_ms, .. } => answered_ms.saturating_sub(start_ms).max(0) as u64,

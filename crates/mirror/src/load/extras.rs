@@ -1,7 +1,7 @@
-//! What real senders do beside plain scrapes: pairs of servers that scrape the same, samples that
-//! come late, and exemplars. What comes late has none.
+//! Behaviour of real senders beyond regular scrapes: pairs of replicas that scrape the same
+//! targets, late samples, and exemplars. Late samples have no exemplars.
 //!
-//! Invariant: what is added depends on the seed, the series and its time alone.
+//! Invariant: all additions depend only on the seed, the series and the timestamp of the sample.
 
 use crate::error::MirrorError;
 use crate::fleet::Observation;
@@ -13,19 +13,19 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
 use std::collections::VecDeque;
 
-/// The label that tells the servers of a pair apart, by which receivers de-duplicate.
+/// Label that distinguishes the replicas of a pair and by which receivers deduplicate.
 const REPLICA: &str = "__replica__";
 
-/// What is added to the samples of a fleet.
+/// Options for replicas, late samples and exemplars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extras {
-    /// Servers that scrape the fleet, each with a label of its own if there are several.
+    /// Number of replicas that scrape the fleet; with more than one, each adds a label of its own.
     pub replicas: u64,
-    /// The share of samples that come late.
+    /// Share of samples that are late, from 0 to 1.
     pub late_share: f64,
-    /// How late they come, in data time.
+    /// Delay of late samples in milliseconds of data time.
     pub late_by_ms: i64,
-    /// The share of samples of histograms that have an exemplar.
+    /// Share of histogram samples that have an exemplar, from 0 to 1.
     pub exemplar_share: f64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Extras {
     }
 }
 
-/// A sample that was scraped and not sent.
+/// A late sample that waits for its delay to pass.
 #[derive(Debug)]
 struct Held {
     due_ms: TimestampMs,
@@ -51,13 +51,13 @@ struct Held {
     histogram: Option<Histogram>,
 }
 
-/// Samples on their way to the queues.
+/// Applies the [`Extras`] to samples on their way to the queues.
 #[derive(Debug)]
 pub(super) struct Adding {
     extras: Extras,
     seed: u64,
     held: VecDeque<Held>,
-    /// Samples that were sent.
+    /// Number of samples that have been passed to the queues.
     pub sent: u64,
 }
 
@@ -71,7 +71,7 @@ impl Adding {
         }
     }
 
-    /// Sends a sample as every replica has it, or holds it back.
+    /// Sends a sample once per replica, or holds it back if it is late.
     pub(super) fn push(
         &mut self,
         sample: &Observation<'_>,
@@ -108,7 +108,7 @@ impl Adding {
         Ok(())
     }
 
-    /// Sends a sample in time, with an exemplar if it has one.
+    /// Sends a sample that is not late, with an exemplar if it has one.
     fn send(
         &mut self,
         sample: &Observation<'_>,
@@ -130,7 +130,7 @@ impl Adding {
         }
     }
 
-    /// The labels and the value of the exemplar of a sample, if it has one.
+    /// Returns labels and value of the sample's exemplar, if it has one.
     fn trace_of(&self, sample: &Observation<'_>) -> Option<(Labels, f64)> {
         let share = self.extras.exemplar_share;
         if share == 0.0 || is_stale(sample.value) {
@@ -153,7 +153,7 @@ impl Adding {
         Some((labels, bound * random.unit()))
     }
 
-    /// Sends what was held back up to `now_ms`.
+    /// Sends the held samples whose delay has passed at `now_ms`.
     pub(super) fn release(
         &mut self,
         now_ms: TimestampMs,
@@ -174,7 +174,8 @@ impl Adding {
         Ok(())
     }
 
-    /// A marker ends a series: one that came late would end it in the middle.
+    /// Returns whether the sample is late. Staleness markers never are, because a late one would
+    /// end the series in the middle.
     fn is_late(&self, series: u64, sample: &Observation<'_>) -> bool {
         let parts = [self.seed, 8, series, sample.time_ms as u64];
         self.extras.late_share > 0.0

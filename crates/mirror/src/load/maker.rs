@@ -1,7 +1,7 @@
-//! Makes the requests of a fleet, some rounds at a time.
+//! Generates the requests of a fleet, a number of rounds at a time.
 //!
-//! Invariant: what is made depends on the options and on where the stretches end, never on how fast
-//! it is taken. Nothing here sends anything.
+//! Invariant: the requests depend only on the options and on the ends of the stretches, never on
+//! the speed at which they are consumed. The module sends nothing.
 
 use super::Emit;
 use super::extras::Adding;
@@ -11,21 +11,21 @@ use crate::fleet::Fleet;
 use crate::prepared::Summary;
 use crate::request::{Queues, Request};
 
-/// A fleet on its way through time.
+/// Generator of the requests of a fleet, which keeps its state between calls.
 #[derive(Debug)]
 pub struct Maker {
     fleet: Fleet,
     queues: Queues,
     adding: Adding,
-    /// Servers that scrape the fleet.
+    /// Number of replicas that scrape the fleet.
     replicas: u64,
-    /// Samples that were scraped.
+    /// Number of samples that have been scraped.
     scraped: u64,
     summary: Summary,
 }
 
 impl Maker {
-    /// The fleet of `options` before its first round.
+    /// Creates a generator for the fleet of `options`, before its first round.
     pub fn new(options: &Options) -> Self {
         let fleet = Fleet::with(options.fleet, options.more).with_ramp(options.trial.ramp_ms);
         let extras = options.trial.extras;
@@ -47,7 +47,8 @@ impl Maker {
         }
     }
 
-    /// Hands over the requests of the next `rounds`, up to the last sample of them.
+    /// Generates the requests of the next `rounds`, including incomplete ones at the end, and
+    /// passes them to `emit`.
     pub fn make(&mut self, rounds: u64, emit: Emit<'_>) -> Result<(), MirrorError> {
         let Self {
             fleet,
@@ -75,7 +76,7 @@ impl Maker {
                 adding.push(&sample, queues, &mut emit)
             })?;
         }
-        // What is still held comes late all the same, at the end.
+        // Samples that are still held back are sent late at the end of the stretch.
         adding.release(i64::MAX, queues, &mut emit)?;
         queues.expire(i64::MAX, &mut emit)?;
         summary.samples = adding.sent;
@@ -84,7 +85,7 @@ impl Maker {
         Ok(())
     }
 
-    /// What was made up to now.
+    /// Returns the summary of everything generated so far.
     pub fn summary(&self) -> Summary {
         Summary {
             series_created: self.fleet.created_count() * self.replicas,

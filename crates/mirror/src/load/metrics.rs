@@ -1,5 +1,5 @@
-//! The metrics of a load under way, for a Prometheus that scrapes it: latencies as native
-//! histograms for one that asks for protocol buffers, in classic buckets else.
+//! Metrics of a running load, exposed for Prometheus. Latencies are native histograms if the
+//! scraper accepts protobuf, and classic ones otherwise.
 
 use super::trial::asking::ReadTimes;
 use crate::error::MirrorError;
@@ -11,18 +11,18 @@ use firn_wire::federation::{Families, FederatedValue, Format};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What is shown of a system.
+/// The metrics of one system, which its senders update.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// `queried` or `unqueried`.
+    /// Name of the system: `queried` or `unqueried`.
     pub system: &'static str,
-    /// Its writes.
+    /// Progress and latencies of its writes.
     pub writes: Arc<Progress>,
-    /// Its questions.
+    /// Latencies of its queries.
     pub reads: Arc<ReadTimes>,
 }
 
-/// Shows the metrics at `address` as long as the process lives.
+/// Serves the metrics under `/metrics` at `address` until the process ends.
 pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
     Target::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();
@@ -40,7 +40,7 @@ pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
     })
 }
 
-/// A histogram with its name, its help and its labels.
+/// A histogram family: its name, its help text, and its histograms with their labels.
 struct Family<'a> {
     name: &'static str,
     help: &'static str,
@@ -188,7 +188,7 @@ mod tests {
         let start = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
         let body = &answer[start..];
         assert!(shown.contains("firn_load_push_duration_seconds"), "{shown}");
-        // The schema of the histogram, two, and no text of a bucket.
+        // The schema of the native histogram is 2, and there are no classic buckets.
         assert!(body.windows(2).any(|w| w == [0x28, 4]), "{body:?}");
         assert!(!shown.contains("_bucket"), "{shown}");
     }

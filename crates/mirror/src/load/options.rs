@@ -1,4 +1,4 @@
-//! The command line of `firn load`.
+//! Command line of `firn load`: its flags, their help and their validation.
 
 use super::arguments::{duration_ms, value};
 use super::receiver_url::write_url;
@@ -15,17 +15,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What the two systems of a load are called.
+/// Names of the two systems of a load in flags, metrics and reports.
 pub(super) const NAMES: [&str; 2] = ["queried", "unqueried"];
 
-/// Handlers of a pod, each of which may have a native histogram.
+/// Number of handlers of a pod, each of which can have a native histogram.
 const HANDLERS: usize = 12;
 
-/// `firn load` and its flags: for parsing, help, completions and man pages.
+/// Returns the command `firn load` with its flags, for parsing, help, completions and man pages.
 pub fn command() -> Command {
     let text = |name: &'static str, value: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value);
-        // As in other tools, what follows a flag is its value, whatever it looks like.
+        // As in other tools, the word after a flag is its value even if it begins with a hyphen.
         arg.allow_hyphen_values(true)
     };
     let number = |name: &'static str, default: &'static str| text(name, "N").default_value(default);
@@ -75,7 +75,7 @@ pub fn command() -> Command {
         .args(trial::arguments())
 }
 
-/// The flags of how requests are made and sent.
+/// Returns the flags that determine how requests are generated and sent.
 fn ways() -> [Arg; 10] {
     let text = |name: &'static str, value: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value);
@@ -122,7 +122,7 @@ fn ways() -> [Arg; 10] {
     ]
 }
 
-/// The flags of who else gets the load, and of how it is looked at.
+/// Returns the flags of the second receiver, of access, metrics and reports.
 fn observed() -> [Arg; 7] {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value).help(help);
@@ -170,63 +170,63 @@ fn observed() -> [Arg; 7] {
     ]
 }
 
-/// Where requests come from and where they go.
+/// Source and destination of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Make them and send them.
+    /// Generates requests and sends them.
     Send,
-    /// Make them and keep them in a folder.
+    /// Generates requests and writes them to a directory.
     Prepare(PathBuf),
-    /// Send those of a folder.
+    /// Sends the requests of a directory.
     Replay(PathBuf),
-    /// Take those of a sender and keep them in a folder.
+    /// Receives requests of a real sender and writes them to a directory.
     Record(PathBuf),
 }
 
-/// A whole command line.
+/// The validated options of a run of `firn load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What to do.
+    /// Source and destination of the requests.
     pub action: Action,
-    /// The receiver's address.
+    /// Remote-write URL of the receiver.
     pub url: String,
-    /// A second receiver, if there is one.
+    /// Remote-write URL of a second receiver, if there is one.
     pub unqueried_url: Option<String>,
-    /// Headers of requests.
+    /// Headers that are added to requests.
     pub headers: Vec<Header>,
-    /// Which certificates of receivers are accepted.
+    /// Certificates of receivers that are accepted.
     pub tls: TlsFiles,
-    /// What is sent.
+    /// Size, seed and timing of the simulated fleet.
     pub fleet: FleetOptions,
-    /// What its pods export beside.
+    /// Additional series that its pods export.
     pub more: More,
-    /// By which version.
+    /// Version of remote write.
     pub protocol: Protocol,
-    /// Whether the times of what is replayed are moved to now.
+    /// Whether the timestamps of replayed samples are shifted to the present.
     pub shifts: bool,
-    /// Samples of each series.
+    /// Number of samples per series.
     pub rounds: u64,
-    /// Connections.
+    /// Number of connections.
     pub senders: usize,
-    /// How long a sample waits for its request to fill up, in data time.
+    /// Time that a sample waits for its request to fill up, in milliseconds of data time.
     pub deadline_ms: i64,
-    /// When requests are sent.
+    /// Whether requests are sent at the time of their samples or as fast as possible.
     pub pace: Pace,
-    /// Whether the rest is sent after a request that failed.
+    /// Whether sending continues after a failed request.
     pub keeps_going: bool,
-    /// What the load is tested by.
+    /// Queries, goals and extras of a load test.
     pub trial: Trial,
-    /// Data time to send, or to record.
+    /// Length of the data to send or to record, in milliseconds.
     pub duration_ms: i64,
-    /// Where metrics are shown, or writes are taken.
+    /// Address at which metrics are served or, for recording, writes are received.
     pub listen: Option<String>,
-    /// Where the report goes, beside the one that is printed.
+    /// Directory for the report with figures over time, in addition to the printed one.
     pub report: Option<PathBuf>,
-    /// The systems' processes: of the queried one, and of the other.
+    /// Process IDs of the queried and the unqueried system, if they run on this machine.
     pub pids: [Option<u32>; 2],
 }
 
-/// The flags as they were given.
+/// The values of the flags before they are validated and combined.
 #[derive(Debug)]
 struct Flags {
     action: Action,
@@ -257,12 +257,13 @@ struct Flags {
 }
 
 impl Options {
-    /// Reads the arguments that follow `firn load`.
+    /// Parses and validates the arguments that follow `firn load`.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
         Self::of(&matches(args)?)
     }
 
-    /// How requests go to `url`; `stopped` is set once nothing more is sent.
+    /// Returns how requests are sent to `url`. `stopped` is the flag that a failed request sets to
+    /// stop all senders, unless `--keep-going` is set.
     pub fn way<'a>(&self, url: &'a str, access: Access<'a>, stopped: &'a AtomicBool) -> Way<'a> {
         Way {
             url,
@@ -275,7 +276,7 @@ impl Options {
         }
     }
 
-    /// The options in an understood command line.
+    /// Converts parsed arguments into options and validates them.
     pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let flags = Flags::of(matches)?;
         flags.check()?;
@@ -283,7 +284,8 @@ impl Options {
     }
 }
 
-/// Reads the arguments that follow `firn load` by [`command`]; those of a preset go before them.
+/// Parses the arguments that follow `firn load`. The arguments of a preset are inserted before
+/// them.
 pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let parse = |preset: Vec<String>| {
@@ -344,7 +346,8 @@ impl Flags {
                 true => Pace::Live,
                 false => Pace::Fast,
             },
-            // Goals say how many requests may fail.
+            // With goals, a failed request must not end the load: the goals decide how many may
+            // fail.
             keeps_going: matches.get_flag("keep-going") || trial.goals.is_some(),
             trial,
         })
@@ -386,12 +389,12 @@ impl Flags {
         Ok(())
     }
 
-    /// The fewest series of a target.
+    /// Returns the minimum number of series per target.
     fn series_min(&self) -> usize {
         SERIES_PER_POD + usize::from(self.native_histograms) * HANDLERS
     }
 
-    /// The series of the fleet, and what its pods export beside those that all have.
+    /// Returns the number of series of the fleet and the additional series of its pods.
     fn shape(&self) -> (usize, More) {
         let per_target = self.targets.map(|targets| self.series / targets);
         let more = More {
@@ -448,7 +451,7 @@ impl Flags {
 }
 
 impl Options {
-    /// The systems to look at, if a report over time is wanted.
+    /// Returns the systems whose resource usage is recorded, which requires a report directory.
     pub(super) fn watched(&self) -> Vec<Watched> {
         let urls = [Some(&self.url), self.unqueried_url.as_ref()];
         let both = NAMES.into_iter().zip(urls).zip(self.pids);
@@ -540,7 +543,7 @@ mod tests {
     fn preset_sets_what_is_not_given_and_scales_down() {
         let args = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
         let whole = parse(&args("--preset prombench --start 0")).unwrap();
-        // 850 targets of 588 series.
+        // 850 targets with 588 series each.
         assert_eq!(
             (whole.fleet.series, whole.more.worker_series),
             (499_800, 212)
@@ -554,7 +557,7 @@ mod tests {
         assert_eq!(whole.trial.plan.unwrap().rate, 2.0);
         let line = "--preset prombench --scale 0.01 --fast --samples 3 --churn 0.1 --query-rate 0";
         let part = parse(&args(line)).unwrap();
-        // 9 targets of 555.
+        // 9 targets with 555 series each.
         assert_eq!((part.fleet.series, part.rounds), (4_995, 3));
         let own = parse(&args("--preset prombench --series 700")).unwrap();
         assert_eq!((own.fleet.series, own.more), (700, More::default()));

@@ -1,5 +1,5 @@
-//! The page about a load test: goals, quantiles, and what the systems cost over time. One file that
-//! loads nothing.
+//! Renders the report of a load test as HTML: goals, quantiles and resource usage over time, in a
+//! single file without external resources.
 
 use super::report::{Measured, Report};
 use super::watch::Look;
@@ -8,13 +8,13 @@ use crate::page::{STYLE, escape, time_text};
 use crate::quantiles::Quantiles;
 use std::collections::BTreeMap;
 
-/// Parts of the time over which quantiles of latencies are drawn.
+/// Number of intervals for which latency quantiles are drawn.
 const PARTS: i64 = 60;
 
-/// Bytes of a MiB.
+/// Number of bytes per MiB.
 const MIB: f64 = 1_048_576.0;
 
-/// The whole page.
+/// Renders the complete page, from the goals down to the charts.
 pub fn page(report: &Report) -> String {
     let class = if report.missed().is_none() {
         "good"
@@ -132,7 +132,7 @@ fn systems(report: &Report) -> String {
     out + "</table>\n"
 }
 
-/// By how much a counter grew from the first look to the last one that has it.
+/// Returns the increase of a counter between the first and the last observation that contain it.
 pub(super) fn grown(looks: &[Look], of: impl Fn(&Look) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = looks.iter().filter_map(of).collect();
     Some(values.last()? - values.first()?)
@@ -152,7 +152,7 @@ fn costs(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Ve
         .collect()
 }
 
-/// What a counter grows by a second, between two looks.
+/// Returns the per-second rates of a counter between consecutive observations.
 fn rates(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     let mut all = costs(report, of);
     for (_, points) in &mut all {
@@ -180,7 +180,7 @@ fn read_times(report: &Report) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     line.into_iter().collect()
 }
 
-/// The 99th percentile in milliseconds of each part of the time.
+/// Returns the 99th percentile of each interval in milliseconds, at the start of the interval.
 fn tails(due_ms: &[i64], latencies_us: &[u32]) -> Vec<(i64, f64)> {
     let (Some(first), Some(last)) = (due_ms.iter().min(), due_ms.iter().max()) else {
         return Vec::new();

@@ -1,9 +1,10 @@
-//! The URL of a receiver, as users give it: whole, or that of the server.
+//! URL of a remote-write receiver, given by users as the complete URL or as that of the server.
 
-/// Where every compatible system takes remote write, VictoriaMetrics too.
+/// Path at which all compatible systems accept remote write, including VictoriaMetrics.
 const WRITE_PATH: &str = "/api/v1/write";
 
-/// The URL to send to. A URL without a path is the server's, a text without a scheme its address.
+/// Returns the URL for remote write. The standard path is appended to a URL without a path, and the
+/// scheme `http` is added to an address without one.
 pub fn write_url(text: &str) -> String {
     let url = match text.contains("://") {
         true => text.to_owned(),

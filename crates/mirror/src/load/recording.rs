@@ -1,12 +1,12 @@
-//! A stream of a real sender: recorded as it comes, and sent again at another time.
+//! Recording of the requests of a real sender, and their replay at another time.
 //!
 //! ```text
 //! sender -> recorder -> files of a load, one connection, in the order of arrival
-//! files -> shift: times of samples, histograms and exemplars moved -> connection
+//! files -> shift: timestamps of samples, histograms and exemplars moved -> connection
 //! ```
 //!
-//! Invariant: a body that is recorded is one that can be read; a shifted one holds the same samples
-//! with the same values, and times that lie as far apart.
+//! Invariant: all recorded bodies can be decoded. A shifted body contains the same samples with the
+//! same values and the same distances in time.
 
 use crate::error::MirrorError;
 use crate::prepared::{Summary, Writer};
@@ -24,14 +24,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Reads bodies of both versions.
+/// Decoder of remote-write bodies of both versions.
 #[derive(Debug, Default)]
 struct Bodies {
     decoder: Decoder,
 }
 
 impl Bodies {
-    /// A batch of its own with what `body` holds, its times moved by `by_ms`.
+    /// Decodes `body` into an owned batch whose timestamps are shifted by `by_ms`. Rejected series
+    /// are left out.
     fn read(&mut self, protocol: Protocol, body: &[u8], by_ms: i64) -> Result<Batch, MirrorError> {
         let wrong = |e: String| MirrorError::Usage(format!("not a body of remote write: {e}"));
         let reader = Reader {
@@ -87,12 +88,12 @@ fn shifted(batch: &Batch, by_ms: i64) -> Batch {
     out
 }
 
-/// What a body of remote write holds.
+/// Decodes a remote-write body into an owned batch.
 pub fn read(protocol: Protocol, body: &[u8]) -> Result<Batch, MirrorError> {
     Bodies::default().read(protocol, body, 0)
 }
 
-/// Moves the requests of a recording to another time.
+/// Shifts the timestamps of recorded requests by a fixed amount.
 #[derive(Debug, Default)]
 pub struct Shift {
     by_ms: i64,
@@ -100,7 +101,7 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// Moves by so much.
+    /// Creates a shift by `by_ms` milliseconds.
     pub fn by(by_ms: i64) -> Self {
         Self {
             by_ms,
@@ -108,7 +109,7 @@ impl Shift {
         }
     }
 
-    /// The request with all its times moved.
+    /// Returns the request with all timestamps shifted, encoded again.
     pub fn apply(&mut self, request: Request) -> Result<Request, MirrorError> {
         let batch = self
             .bodies
@@ -128,7 +129,7 @@ struct Recorder {
     summary: Summary,
 }
 
-/// What a body held: samples, histograms, exemplars.
+/// Numbers of samples, histograms and exemplars in a body, in this order.
 type Counts = [usize; 3];
 
 impl Recorder {
@@ -146,7 +147,7 @@ impl Recorder {
         }
         let samples = counts[0] + counts[1];
         if samples == 0 {
-            // Metadata alone.
+            // The body contains only metadata.
             return Ok(counts);
         }
         let now = now_ms();
@@ -171,7 +172,8 @@ impl Recorder {
     }
 }
 
-/// Takes remote write at `address` for `duration` and keeps it in `dir`, in the order of arrival.
+/// Accepts remote write at `address` for `duration` and writes the requests to `dir` in the order
+/// of arrival. Requests after that are answered with 503.
 pub fn record(address: &str, dir: &Path, duration: Duration) -> Result<Summary, MirrorError> {
     let recorder = Arc::new(Mutex::new(Some(Recorder {
         writer: Writer::create(dir, 1)?,
@@ -222,7 +224,7 @@ fn answer(recorder: Option<&mut Recorder>, request: &target::Request, stream: &m
                  {written}-Histograms-Written: {histograms}\r\n\
                  {written}-Exemplars-Written: {exemplars}\r\nConnection: close\r\n\r\n"
             );
-            // The sender may have gone; it sends again then.
+            // If the sender has disconnected, it repeats the request.
             let _ = stream.write_all(head.as_bytes());
         }
         Err(e) => refuse(stream, "400 Bad Request", &e.to_string()),

@@ -1,5 +1,4 @@
-//! What became of a load: what was sent, asked and reached, as JSON, and as a page with the costs
-//! of the systems.
+//! Report of a load as JSON and as an HTML page: writes, queries, goals and resource usage.
 
 use super::options::NAMES;
 use super::page::{grown, page};
@@ -15,42 +14,42 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// A load that was sent.
+/// The results of a load after it was sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What was made; empty parts if it was not known beforehand.
+    /// Summary of the generated load. Fields that are unknown in advance are zero.
     pub load: Summary,
-    /// What became of it.
+    /// Outcome of the writes.
     pub outcome: Outcome,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last response.
     pub elapsed: Duration,
-    /// What became of it at the second system, if there is one.
+    /// Outcome of the writes to the second system, if there is one.
     pub unqueried: Option<Outcome>,
-    /// What was seen of each system, if that was wanted.
+    /// Observations of each system's resource usage, if requested.
     pub looks: Vec<Vec<Look>>,
-    /// What became of the questions, if some were asked.
+    /// Outcomes of the queries, if any were sent.
     pub asked: Option<Asked>,
-    /// Their texts, in the order of the plan.
+    /// Texts of the queries, in the order of the plan.
     pub questions: Vec<String>,
-    /// Expressions of dashboards that could not be asked.
+    /// Dashboard expressions that could not be queried, with the reasons.
     pub left_out: Vec<Unasked>,
-    /// Which goals were reached, if they were judged.
+    /// Results of the goals, if they were checked.
     pub judged: Vec<Judged>,
 }
 
-/// A system under the load.
+/// The writes and the resource usage of one system under load.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
-    /// `queried` or `unqueried`.
+    /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
-    /// What became of its writes.
+    /// Outcome of its writes.
     pub outcome: &'a Outcome,
-    /// What was seen of it.
+    /// Observations of its resource usage.
     pub looks: &'a [Look],
 }
 
 impl Report {
-    /// The systems, the queried one first.
+    /// Returns the systems of the load, the queried one first.
     pub fn measured(&self) -> Vec<Measured<'_>> {
         let outcomes = [Some(&self.outcome), self.unqueried.as_ref()];
         let outcomes = NAMES.into_iter().zip(outcomes).enumerate();
@@ -64,7 +63,7 @@ impl Report {
         measured.collect()
     }
 
-    /// Judges what became of the load, at the second system too.
+    /// Checks the goals for the queried system, and those for writes for the second one as well.
     pub fn judge(&self, goals: &Goals) -> Vec<Judged> {
         let mut judged = goals.judge(&self.outcome, self.asked.as_ref());
         let second = self.unqueried.iter();
@@ -79,7 +78,7 @@ impl Report {
         judged
     }
 
-    /// Writes the report to a folder: `report.json` and `report.html`.
+    /// Writes `report.json` and `report.html` into `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         let mut json = self.to_json();
@@ -104,17 +103,18 @@ impl Report {
         self.outcome.samples == 0 && second == 0 && self.asked.is_none()
     }
 
-    /// The push latencies in microseconds.
+    /// Returns the latencies of the writes in microseconds.
     pub fn latencies_us(&self) -> Quantiles {
         Quantiles::new(self.outcome.latencies_us.clone())
     }
 
-    /// From when requests were due to their answers, if the wall clock decided that.
+    /// Returns the delays from the due times of writes to their responses in microseconds; empty
+    /// unless the load was paced by the wall clock.
     pub fn delays_us(&self) -> Quantiles {
         Quantiles::new(self.outcome.delays_us.clone())
     }
 
-    /// The goals that were missed, as one text; none if none was.
+    /// Returns the missed goals as one text, or `None` if all were met.
     pub fn missed(&self) -> Option<String> {
         let missed = self.judged.iter().filter(|judged| !judged.is_met);
         let texts: Vec<String> = missed
@@ -123,7 +123,7 @@ impl Report {
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 
-    /// The report as `firn load --json` prints it.
+    /// Returns the report as JSON, as `firn load --json` prints it.
     pub fn to_json(&self) -> Value {
         let seconds = self.elapsed.as_secs_f64();
         let mut report = json!({

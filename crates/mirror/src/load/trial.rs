@@ -1,8 +1,8 @@
-//! What makes a load a load test: questions beside the writes, goals, and presets.
+//! Options that turn a load into a load test: queries beside the writes, goals, and presets.
 //!
-//! - [`asking`] asks questions when they are due; [`list`] reads what is asked.
-//! - [`goals`] are what the system must reach.
-//! - [`text`] is the report for people.
+//! - [`asking`] sends queries when they are due; [`list`] reads them from files.
+//! - [`goals`] are the requirements that the system must meet.
+//! - [`text`] formats the report for people.
 
 pub mod asking;
 pub mod goals;
@@ -19,36 +19,36 @@ use goals::Goals;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How the report is printed.
+/// Format of the printed report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For programs.
+    /// JSON for programs.
     Json,
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
 }
 
-/// What a load is tested by.
+/// The queries, goals and extras of a load test, read from the flags.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trial {
-    /// The questions, if any are asked.
+    /// The queries to send, if there are any.
     pub plan: Option<Plan>,
-    /// The goals, if they are judged.
+    /// The goals, if they are checked.
     pub goals: Option<Goals>,
-    /// Data time in which the fleet and the questions grow to their full number.
+    /// Data time in milliseconds during which the fleet and the query rate grow to their full size.
     pub ramp_ms: i64,
-    /// What is added to the samples of the fleet.
+    /// Replicas, late samples and exemplars.
     pub extras: Extras,
-    /// How the report is printed.
+    /// Format of the printed report.
     pub format: Format,
 }
 
-/// More servers of one fleet than anyone runs.
+/// Maximum number of replicas, far more than anyone runs for one fleet.
 const REPLICAS_MAX: u64 = 100;
 
-/// Prometheus's benchmark of pull requests: half a million series of 850 targets, 110 thousand
-/// samples a second, 60 % of the instances replaced every quarter of an hour.
+/// The benchmark that Prometheus runs for pull requests: half a million series in 850 targets,
+/// 110,000 samples per second, and 60 % of the instances replaced every 15 minutes.
 const PROMBENCH: [(&str, &str); 9] = [
     ("series", "500000"),
     ("targets", "850"),
@@ -63,11 +63,11 @@ const PROMBENCH: [(&str, &str); 9] = [
 
 fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     let arg = Arg::new(name).long(name).value_name(value).help(help);
-    // As in other tools, what follows a flag is its value, whatever it looks like.
+    // As in other tools, the word after a flag is its value even if it begins with a hyphen.
     arg.allow_hyphen_values(true)
 }
 
-/// The flags, beside those of a plain load.
+/// Returns the flags of a load test, in addition to those of a plain load.
 pub fn arguments() -> Vec<Arg> {
     let mut arguments = vec![
         text(
@@ -125,7 +125,7 @@ pub fn arguments() -> Vec<Arg> {
     arguments
 }
 
-/// The flags of what is added to the samples.
+/// Returns the flags for replicas, late samples and exemplars.
 fn extra_arguments() -> [Arg; 4] {
     [
         text(
@@ -154,7 +154,7 @@ fn extra_arguments() -> [Arg; 4] {
     ]
 }
 
-/// The flags of goals and of the report.
+/// Returns the flags for goals and for the format of the report.
 fn goal_arguments() -> [Arg; 8] {
     [
         Arg::new("slo").long("slo").action(ArgAction::SetTrue).help(
@@ -203,13 +203,14 @@ fn goal_arguments() -> [Arg; 8] {
     ]
 }
 
-/// The arguments that stand for the preset in `matches`, which go before those that were given.
+/// Returns the arguments of the preset that `matches` names, to be inserted before the user's
+/// arguments.
 pub fn preset(matches: &ArgMatches) -> Vec<String> {
     if matches.get_one::<String>("preset").is_none() {
         return Vec::new();
     }
     let scale = matches.get_one::<f64>("scale").copied().unwrap_or(1.0);
-    // Who says how many series there are says how many a target has.
+    // With an explicit number of series, the preset's number of targets does not apply.
     let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
     let scaled = |name: &str, text: &str| match (name, text.parse::<f64>()) {
         ("series", Ok(number)) => (number * scale).ceil().to_string(),
@@ -232,7 +233,8 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 }
 
 impl Trial {
-    /// Reads the flags; `url` takes the writes.
+    /// Reads the flags of a load test. `url` is the receiver of the writes, from which the query
+    /// URL is derived by default.
     pub fn of(matches: &ArgMatches, url: &str) -> Result<Self, MirrorError> {
         let ramp_ms = duration_ms(matches, "ramp")?;
         let plan = plan(matches, url, ramp_ms)?;
@@ -289,7 +291,7 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
     }))
 }
 
-/// A share between none and all.
+/// Returns the value of a flag that must be between 0 and 1.
 fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
     let share: f64 = value(matches, name)?;
     match (0.0..=1.0).contains(&share) {

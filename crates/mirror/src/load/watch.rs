@@ -1,8 +1,9 @@
-//! What the systems under a load cost, over time: memory, heap, CPU, bytes written.
+//! Records the resource usage of the systems under load over time: memory, heap, CPU and written
+//! bytes.
 //!
-//! What a system says of itself under `/metrics` is taken: `process_*`, and what stands for heap
-//! and written bytes with Go's runtime, VictoriaMetrics and Firn. Of a process on this machine the
-//! kernel knows more, if its number is given: what it wrote to disks.
+//! The figures are read from `/metrics` of the system: the `process_*` metrics, and those for heap
+//! and written bytes of Go's runtime, VictoriaMetrics and Firn. If the process ID on this machine
+//! is known, the kernel's count of bytes written to disks takes precedence.
 
 use super::trial::asking::End;
 use crate::api::seconds;
@@ -10,43 +11,43 @@ use crate::push::{Access, now_ms};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two observations.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How long a look may take: a system that is busy may leave one out.
+/// Timeout of an observation; a busy system may miss one.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The longest page of metrics that is read.
+/// Maximum length in bytes of a metrics response.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// A system to look at.
+/// A system whose resource usage is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// `queried` or `unqueried`.
+    /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
-    /// Up to and without `/metrics`.
+    /// Base URL, without `/metrics`.
     pub base: String,
-    /// Its number among the processes of this machine.
+    /// Process ID, if the system runs on this machine.
     pub pid: Option<u32>,
 }
 
-/// What was seen at one time; `None` where the system does not say.
+/// Resource usage at one time; a field is `None` if the system does not expose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
-    /// When, in milliseconds since the epoch.
+    /// Time of the observation in milliseconds since the epoch.
     pub time_ms: i64,
-    /// Bytes of memory.
+    /// Resident memory in bytes.
     pub resident: Option<f64>,
-    /// Bytes of the heap in use.
+    /// Used heap in bytes.
     pub heap: Option<f64>,
-    /// Seconds of CPU since the start.
+    /// CPU time since the start of the process in seconds.
     pub cpu: Option<f64>,
-    /// Bytes written since the start.
+    /// Bytes written since the start of the process.
     pub written: Option<f64>,
 }
 
 impl Look {
-    /// The look as reports hold it.
+    /// Converts the observation to the JSON of reports.
     pub fn to_json(&self) -> Value {
         json!({
             "time": seconds(self.time_ms).parse::<f64>().unwrap_or_default(),
@@ -59,7 +60,7 @@ impl Look {
 }
 
 impl Watched {
-    /// Looks until `end`, and once more behind it.
+    /// Records observations at fixed intervals until `end` is signalled, and a last one after it.
     pub fn watch(&self, end: &End, access: Access<'_>) -> Vec<Look> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
@@ -94,7 +95,7 @@ impl Watched {
     }
 }
 
-/// What a page of metrics in text says.
+/// Extracts the figures from a metrics page in text format.
 fn of_page(text: &str) -> Look {
     let sum = |is_it: &dyn Fn(&str) -> bool| {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -118,7 +119,7 @@ fn of_page(text: &str) -> Look {
     }
 }
 
-/// Bytes that a process of this machine had written to disks.
+/// Returns the number of bytes that a local process has written to disks, from `/proc`.
 fn written_by(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("write_bytes: "))?;

@@ -1,4 +1,4 @@
-//! Lines over time as SVG, drawn by hand: a page that needs nothing but itself.
+//! Line charts over time as inline SVG, without a charting library.
 
 use super::{escape, time_text};
 
@@ -8,22 +8,23 @@ const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 22.0;
 const TOP: f64 = 8.0;
 
-/// Colours that people who see no red or no green tell apart.
+/// Colours that are distinguishable for people with red-green colour blindness.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// A line.
+/// A line of a chart with its name for the legend.
 pub struct Line<'a> {
-    /// What it shows.
+    /// Name of the line in the legend.
     pub name: &'a str,
-    /// Times in milliseconds and values; what is no number is a gap.
+    /// Times in milliseconds and values; a value that is not finite is a gap.
     pub points: Vec<(i64, f64)>,
-    /// Whether it is drawn with dashes, over another.
+    /// Whether the line is dashed, so that a line below it remains visible.
     pub is_dashed: bool,
 }
 
-/// Lines in one picture, with a legend below it. The values go from `least` to `most` at least.
+/// Draws lines in one chart with a legend below it. The value axis covers at least `least` to
+/// `most`.
 pub fn draw(lines: &[Line<'_>], least: f64, most: f64) -> String {
     let all = || lines.iter().flat_map(|line| &line.points);
     let values = || {
@@ -118,7 +119,7 @@ fn legend(lines: &[Line<'_>]) -> String {
     format!("<p class=\"legend\">{}</p>", items.join(" "))
 }
 
-/// A value at an axis: a few digits.
+/// Formats a value for an axis with few digits.
 fn number(value: f64) -> String {
     let size = value.abs();
     match size != 0.0 && !(1e-3..1e6).contains(&size) {

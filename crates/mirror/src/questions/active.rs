@@ -1,22 +1,24 @@
-//! Files of active queries: what ran in a server when it was looked at, or when it died.
+//! Files of active queries: those that ran in a server when the file was copied or the server
+//! crashed.
 //!
-//! Two forms: Prometheus's list of JSON objects with zeros between them, and Firn's pages
-//! (`docs/format/queries-active.md`). A slot that is free or torn is passed over.
+//! There are two formats: Prometheus's list of JSON objects separated by zero bytes, and Firn's
+//! pages (`docs/format/queries-active.md`). Free and torn slots are skipped.
 
 use serde_json::Value;
 
-/// How Firn's file begins.
+/// Magic bytes at the start of Firn's file.
 pub const FIRN_MAGIC: &[u8] = b"FIRNACT\0";
 
 const PAGE_BYTES: usize = 4096;
 
-/// Length and checksum of a slot, which is not looked at: a torn expression is no PromQL.
+/// Length of a slot's header: length and checksum. The checksum is ignored, because a torn
+/// expression is unlikely to be valid PromQL.
 const FRAME_BYTES: usize = 8;
 
-/// Started, start, end, step, bytes of the whole expression.
+/// Length of the fixed fields: started, start, end, step, length of the whole expression.
 const NUMBERS_BYTES: usize = 5 * 8;
 
-/// The expressions in Firn's file; those that were cut are left out.
+/// Returns the expressions in Firn's file. Expressions that were truncated are left out.
 pub fn of_firn(bytes: &[u8]) -> Vec<String> {
     let slots = bytes.chunks(PAGE_BYTES).skip(1);
     slots.filter_map(slot_expression).collect()
@@ -32,13 +34,14 @@ fn slot_expression(slot: &[u8]) -> Option<String> {
     is_whole.then(|| String::from_utf8(expression.to_vec()).ok())?
 }
 
-/// What follows a text with its length in a byte before it.
+/// Returns the bytes after a text that is preceded by its length in one byte.
 fn after_short(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first()?;
     rest.get(usize::from(*length)..)
 }
 
-/// The expressions in Prometheus's file, or in a list in JSON; fails with what cannot be read.
+/// Returns the expressions in Prometheus's file, or in a JSON list. Fails with a description of the
+/// malformed part.
 pub fn of_prometheus(text: &str) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if let Ok(Value::Array(items)) = serde_json::from_str(text) {

@@ -1,71 +1,72 @@
-//! Dashboards of Grafana: the expressions of their panels, and their variables.
+//! Parses Grafana dashboards: the expressions of their panels, and their variables.
 //!
-//! Expressions are found wherever panels keep them: in panels, in those inside a row, in the rows
-//! of old dashboards, in annotations, in the elements of the second schema. So every object with a
-//! text `expr` counts, unless the data source it inherits is no Prometheus.
+//! Expressions occur in panels, in panels inside rows, in the rows of old dashboards, in
+//! annotations and in the elements of the second schema. Therefore each object with a text `expr`
+//! counts, unless the data source that it inherits is not Prometheus.
 
 use serde_json::Value;
 
-/// A dashboard.
+/// A dashboard with the expressions and variables that a comparison needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dashboard {
-    /// File and title.
+    /// File name and title of the dashboard.
     pub origin: String,
-    /// What panels ask.
+    /// Expressions of the panels.
     pub targets: Vec<Target>,
-    /// What stands for what.
+    /// Variables that the expressions may contain.
     pub variables: Vec<Variable>,
 }
 
 /// An expression of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// PromQL with variables.
+    /// PromQL text with variables.
     pub text: String,
-    /// Why it is not asked.
+    /// Reason why it is not queried, if there is one.
     pub refusal: Option<String>,
 }
 
-/// A variable.
+/// A variable of a dashboard and how its values are found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable, without `$`.
     pub name: String,
-    /// Where its values come from.
+    /// Source of its values.
     pub kind: Kind,
-    /// Whether several values may be chosen at once.
+    /// Whether several values can be selected at once.
     pub is_multi: bool,
-    /// Whether all values may be chosen at once.
+    /// Whether all values can be selected at once.
     pub includes_all: bool,
-    /// What stands for all values, if not an alternative of them.
+    /// Text that replaces the selection of all values, instead of an alternation of them.
     pub all_value: Option<String>,
-    /// What is chosen.
+    /// Values that are selected in the file.
     pub current: Vec<String>,
-    /// What of a value is kept.
+    /// Regular expression that selects a part of each value; empty for the whole value.
     pub regex: String,
-    /// How values are sorted, by Grafana's number.
+    /// Sort order of the values, as a number of Grafana's first schema.
     pub sort: u64,
 }
 
-/// Kinds of variables.
+/// Kinds of variables by the source of their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `label_values(...)` and others.
+    /// Query such as `label_values(...)`.
     Query(String),
-    /// Values between commas.
+    /// Comma-separated values.
     Custom(String),
-    /// Durations between commas.
+    /// Comma-separated durations.
     Interval(String),
-    /// One value.
+    /// A single fixed value.
     Constant(String),
-    /// None that can stand in an expression, or one that is not known.
+    /// A kind that is unsupported or cannot occur in an expression.
     Other(String),
 }
 
-/// The choice of all values, as files have it.
+/// The value in files that selects all values.
 pub const ALL: &str = "$__all";
 
-/// Reads a dashboard, or what an export or an API has around it.
+/// Parses a dashboard, possibly wrapped in the object of an export or an API response. `file` is
+/// used in the origin of its queries. Fails if the document is not a dashboard.
 pub fn read(document: &Value, file: &str) -> Result<Dashboard, String> {
     let inner = ["dashboard", "spec"].into_iter().map(|key| &document[key]);
     let board = inner
@@ -99,7 +100,7 @@ fn has_panels(board: &Value) -> bool {
         .any(|key| !board[key].is_null())
 }
 
-/// The type of a data source, where it says one.
+/// Returns the type of the data source if the object specifies one.
 fn source_type(object: &Value) -> Option<&str> {
     object["datasource"]["type"]
         .as_str()
@@ -135,7 +136,7 @@ fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<Target>
 }
 
 impl Variable {
-    /// Reads a variable of either schema: the second one keeps it in a `spec`, and names its kind.
+    /// Parses a variable of either schema. The second schema wraps it in a `spec` beside its kind.
     fn read(value: &Value) -> Self {
         let own = match value["spec"].is_object() {
             true => &value["spec"],
@@ -178,7 +179,8 @@ impl Variable {
     }
 }
 
-/// The text of a variable's query: a text, an object around one, or an object whose `spec` has it.
+/// Returns the text of a variable's query: a string, an object that contains one, or an object
+/// whose `spec` contains one.
 fn query_text(query: &Value) -> &str {
     let keys = ["query", "__legacyStringValue"];
     let places = [query, &query["spec"]];
@@ -189,7 +191,7 @@ fn query_text(query: &Value) -> &str {
     texts.next().unwrap_or_default()
 }
 
-/// How values are sorted: the number of the first schema, or the word of the second.
+/// Converts a sort order to the number of the first schema; the second schema uses names.
 fn sort_number(sort: &Value) -> u64 {
     match sort.as_str() {
         None => sort.as_u64().unwrap_or_default(),

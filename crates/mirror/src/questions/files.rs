@@ -1,15 +1,16 @@
-//! Files with questions. What a file is follows from what is in it, not from its name.
+//! Reads files of queries. The type of a file is determined by its content, not by its name.
 //!
-//! | begins with | is |
+//! | begins with | type |
 //! |---|---|
-//! | the magic of Firn's file of active queries | that |
-//! | `[` | Prometheus's file of active queries, or a list in JSON |
-//! | `{`, and is one document with panels | a dashboard of Grafana |
-//! | `{`, and each line is a document | a query log |
-//! | anything, with a key `groups` | a rule file |
-//! | anything else | a list, as [`list`] has it |
+//! | the magic of Firn's file of active queries | file of active queries |
+//! | `[` | Prometheus's file of active queries, or a JSON list |
+//! | `{`, and is one document with panels | Grafana dashboard |
+//! | `{`, and each line is a document | query log |
+//! | anything, with a key `groups` | rule file |
+//! | anything else | list, see [`list`] |
 //!
-//! Of a folder its files with the endings of such files are read, and those of the folders in it.
+//! In a directory, all files with one of the usual extensions are read, including those in
+//! subdirectories.
 
 use super::dashboard::Dashboard;
 use super::{Manner, Text, active, dashboard, list, parse};
@@ -20,26 +21,26 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The longest file: a query log of a million long queries.
+/// Maximum length of a file in bytes: enough for a query log with a million long queries.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
-/// Folders inside each other that are walked: deeper ones are circles of links.
+/// Maximum depth of nested directories; deeper ones are most likely cycles of symbolic links.
 const DEPTH_MAX: usize = 16;
 
-/// Endings of files that are read from a folder.
+/// Extensions of the files that are read from a directory.
 const ENDINGS: [&str; 7] = ["json", "yml", "yaml", "rules", "txt", "promql", "log"];
 
-/// What a file holds.
+/// The content of a file before variables are replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Expressions as they stand.
+    /// Complete expressions.
     Texts(Vec<Text>),
-    /// Expressions with variables.
+    /// A dashboard, whose expressions may contain variables.
     Dashboard(Dashboard),
 }
 
-/// Reads files and folders. Fails with the name of a file that cannot be read, or holds nothing
-/// that is a question.
+/// Reads files and directories. Fails with the name of a file that cannot be read or contains no
+/// query.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, MirrorError> {
     let mut sources = Vec::new();
     for path in paths {
@@ -129,7 +130,7 @@ fn read_text(text: &str, origin: &str) -> Result<Source, String> {
     }
 }
 
-/// Whether the first line is a selector such as `{job="x"}` and no JSON.
+/// Returns whether the first line is a selector such as `{job="x"}` and not JSON.
 fn is_selector(text: &str) -> bool {
     let first = text.trim_start().lines().next().unwrap_or_default();
     parse(first).is_ok()
@@ -149,7 +150,7 @@ fn read_json(text: &str, origin: &str) -> Result<Source, String> {
     }
 }
 
-/// A line of a query log a document; the last one may be torn.
+/// Parses a query log with one JSON document per line. The last line may be truncated.
 fn read_log(text: &str, origin: &str) -> Result<Source, String> {
     let mut found = Vec::new();
     let lines: Vec<&str> = text.lines().collect();
@@ -176,8 +177,8 @@ fn read_log(text: &str, origin: &str) -> Result<Source, String> {
     }
 }
 
-/// The range and the step of what was asked over a range, in milliseconds. An instant question has
-/// a step of zero there.
+/// Returns range and step of a logged range query in milliseconds. Instant queries have a step of
+/// zero in the log and return `None`.
 fn log_range(params: &Value) -> Option<(i64, i64)> {
     let time_ms = |name: &str| {
         let time = OffsetDateTime::parse(params[name].as_str()?, &Rfc3339).ok()?;
@@ -194,8 +195,8 @@ fn log_expression(entry: &Value) -> Option<&str> {
         .or(entry["query"].as_str())
 }
 
-/// Whether a line is the key of the groups of a rule file, or of such a file in a Kubernetes
-/// object.
+/// Returns whether a line contains the key `groups`, either of a rule file or of a rule file inside
+/// a Kubernetes object.
 fn has_groups(text: &str) -> bool {
     text.lines()
         .any(|line| line.trim() == "groups:" || line.starts_with("groups:"))
@@ -226,7 +227,7 @@ fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
 
 fn read_list(text: &str, origin: &str) -> Result<Source, String> {
     let found = list::read(text, origin)?;
-    // One line may have a slip; a file of nothing else is something else.
+    // Single lines may be invalid, but a file without any valid expression has another type.
     let mut first = None;
     for text in &found {
         match parse(&text.text) {

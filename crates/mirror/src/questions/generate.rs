@@ -1,17 +1,17 @@
-//! Questions of one's own making over what a system has: every metric is asked in the ways in which
-//! people ask such a metric.
+//! Generates queries for the metrics of a system: each metric is queried in the ways that are usual
+//! for its type.
 //!
-//! Invariant: the questions follow from the seed and from the names of metrics and labels.
+//! Invariant: the queries depend only on the seed and on the names of metrics and labels.
 
 use super::{Lookup, Manner, Text};
 use crate::fleet::random::Random;
 use firn_model::labels::METRIC_NAME;
 use std::collections::HashSet;
 
-/// Metrics whose labels are asked for: enough for any number of questions.
+/// Maximum number of metrics whose label names are looked up; enough for any number of queries.
 const METRICS_MAX: usize = 300;
 
-/// Tries for each question before there are no more.
+/// Number of attempts per query to find one that is not a duplicate.
 const TRIES_MAX: usize = 20;
 
 const WINDOWS: [&str; 4] = ["1m", "2m", "5m", "10m"];
@@ -43,7 +43,8 @@ impl Metric {
     }
 }
 
-/// Up to `count` questions over what `lookup` finds, none twice.
+/// Generates up to `count` distinct queries for the metrics that `lookup` finds. Fails if there are
+/// none or if the lookup fails.
 pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text>, String> {
     let mut random = Random::new(seed);
     let mut names = lookup.label_values(METRIC_NAME, None)?;
@@ -102,7 +103,7 @@ fn question(metrics: &[Metric], random: &mut Random) -> String {
     }
 }
 
-/// ` by (...)`, ` without (...)` or nothing.
+/// Returns ` by (...)`, ` without (...)` or nothing.
 fn group(metric: &Metric, random: &mut Random) -> String {
     if metric.labels.is_empty() {
         return String::new();

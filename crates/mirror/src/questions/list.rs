@@ -1,5 +1,5 @@
-//! Lists of questions: an expression a line, `#` before a comment. Words in front of an expression
-//! say how it is asked.
+//! Lists of queries: one expression per line, with `#` before comments. Words before an expression
+//! specify its weight, range and step.
 //!
 //! ```text
 //! # a comment
@@ -7,18 +7,19 @@
 //! weight=3 range=1h step=15s sum(rate(http_requests_total[5m]))
 //! ```
 //!
-//! No expression begins with `name=`, so that the words in front of one cannot be taken for it.
+//! No expression begins with `name=`, so these words cannot be mistaken for a part of it.
 
 use super::{Manner, Text};
 use firn_model::units::parse_duration;
 
-/// The step of a range that names none: that of a panel 240 points wide.
+/// Number of points of a range without a step, as in a panel that is 240 points wide.
 const POINTS: i64 = 240;
 
-/// The shortest step that is chosen.
+/// Minimum step in milliseconds that is derived from a range.
 const STEP_MIN_MS: i64 = 1_000;
 
-/// The expressions of a list, which may be broken; fails with a line whose words are.
+/// Parses the lines of a list; the expressions themselves are not validated. Fails with the number
+/// of a line whose leading words are invalid.
 pub fn read(text: &str, origin: &str) -> Result<Vec<Text>, String> {
     let mut found = Vec::new();
     for (place, line) in text.lines().enumerate() {
@@ -80,7 +81,7 @@ fn parse_ms(text: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    /// Expression, weight, and range and step.
+    /// Expression, weight, and optional range and step in milliseconds.
     type Line<'a> = (&'a str, f64, Option<(i64, i64)>);
 
     fn check(text: &str, expected: Result<Line<'_>, &str>) {
@@ -110,7 +111,7 @@ mod tests {
         );
         check("range=x up", Err("line 1: not a duration: \"x\""));
         check("step=1m up", Err("line 1: step without range"));
-        // What is no PromQL is for the reader of the texts.
+        // The list does not validate expressions, which is left to the caller.
         check("weight=1", Ok(("", 1.0, None)));
         check("wait=1 up", Ok(("wait=1 up", 1.0, None)));
     }

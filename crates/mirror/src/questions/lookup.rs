@@ -1,19 +1,20 @@
-//! Looks up in a system, over a stretch, what variables and made questions need.
+//! Looks up label names, label values and query results in a system, limited to a stretch of time.
 
 use super::Lookup;
 use super::reach::Stretch;
 use crate::api::{label_values, seconds};
 use crate::judge::answer::{Answer, Data, Point, PointValue, series_text};
 
-/// The body of the answer of an endpoint below `/api/v1`, or why there is none.
+/// Requests an endpoint below `/api/v1` and returns the response body, or a description of the
+/// failure.
 pub type Fetch<'a> = dyn Fn(&str, &[(&'static str, String)]) -> Result<Vec<u8>, String> + 'a;
 
-/// A system over a stretch.
+/// A [`Lookup`] in a system, limited to a stretch of time.
 #[derive(Clone, Copy)]
 pub struct StretchLookup<'a> {
-    /// Asks it.
+    /// Sends a request to the system.
     pub fetch: &'a Fetch<'a>,
-    /// Over which times.
+    /// The time range to which lookups are limited.
     pub stretch: Stretch,
 }
 

@@ -1,9 +1,11 @@
-//! Which times an expression reads, from its tree: ranges, subqueries, offsets and `@`.
+//! Determines the times that an expression reads from its syntax tree: ranges, subqueries, offsets
+//! and `@`.
 //!
-//! Evaluated at `t`, a selector reads `t` less the lookback to `t`; a range selector its range
-//! instead; a subquery what its operand reads at each of its inner steps. `offset` moves that, `@`
-//! puts another time in the place of `t`. So what is read is a span around up to three times: that
-//! of the evaluation, the first and the last one of the query.
+//! Evaluated at `t`, an instant selector reads from `t` minus the lookback delta to `t`, and a
+//! range selector reads its range instead. A subquery reads everything that its operand reads at
+//! each inner step. `offset` shifts these times, and `@` replaces `t`. Each selector therefore
+//! reads a span around one of up to three times: the evaluation time, and the first and last time
+//! of the query.
 
 use firn_model::sample::TimestampMs;
 use firn_model::units::format_duration;
@@ -11,27 +13,27 @@ use firn_promql::ast::{At, Duration, Edges, Expr, ExprKind, VectorSelector};
 use firn_promql::durations::{self, DurationContext};
 use firn_promql::functions::FunctionId;
 
-/// The times from which two systems have the same data, and up to which.
+/// The time range for which two systems have the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first one.
+    /// First time in milliseconds since the epoch.
     pub start_ms: TimestampMs,
-    /// The last one.
+    /// Last time in milliseconds since the epoch.
     pub end_ms: TimestampMs,
 }
 
-/// Where an expression is evaluated.
+/// The evaluation times of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// The first time.
+    /// First evaluation time in milliseconds since the epoch.
     pub start_ms: TimestampMs,
-    /// The last time.
+    /// Upper bound of the evaluation times in milliseconds since the epoch.
     pub end_ms: TimestampMs,
-    /// Time between two.
+    /// Time between two evaluations in milliseconds.
     pub step_ms: i64,
 }
 
-/// What a span is counted from.
+/// The time to which a span is relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Anchor {
     Evaluation,
@@ -40,7 +42,7 @@ enum Anchor {
     Epoch,
 }
 
-/// A span of times around an anchor.
+/// A range of times relative to an anchor, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     anchor: Anchor,
@@ -48,15 +50,15 @@ struct Span {
     to_ms: i64,
 }
 
-/// What an expression reads.
+/// The time spans that the selectors of an expression read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reach {
     spans: Vec<Span>,
 }
 
 impl Reach {
-    /// What `expr` reads if a selector sees samples up to `lookback_ms` old. Durations that are
-    /// expressions are settled for `grid`; one that cannot be is an error of the expression.
+    /// Determines the spans that `expr` reads with the given lookback delta. Duration expressions
+    /// are evaluated for `grid`; fails if one of them is invalid.
     pub fn of(expr: &Expr, grid: Grid, lookback_ms: i64) -> Result<Self, String> {
         let context = DurationContext {
             step_ns: match grid.start_ms == grid.end_ms {
@@ -110,13 +112,14 @@ impl Reach {
         }
     }
 
-    /// Whether the expression may be evaluated at the end of `stretch`; if not, why.
+    /// Checks that an instant query at the end of `stretch` reads only data inside it. Fails with
+    /// the reason if it does not.
     pub fn check_instant(&self, stretch: Stretch) -> Result<(), String> {
         self.check(stretch.end_ms, stretch)
     }
 
-    /// The first time at which the expression may be evaluated, up to the end of `stretch`; if
-    /// there is none, why.
+    /// Returns the earliest start of a range query up to the end of `stretch` that reads only data
+    /// inside it. Fails with the reason if there is none.
     pub fn range_start(&self, stretch: Stretch) -> Result<TimestampMs, String> {
         let moving = |span: &&Span| matches!(span.anchor, Anchor::Evaluation | Anchor::Start);
         let back = self
@@ -130,8 +133,8 @@ impl Reach {
         Ok(start)
     }
 
-    /// Whether everything that is read lies in `stretch` if it is evaluated from `start` to the end
-    /// of it.
+    /// Checks that all data that is read lies inside `stretch` if the expression is evaluated from
+    /// `start` to its end.
     fn check(&self, start: TimestampMs, stretch: Stretch) -> Result<(), String> {
         let end = stretch.end_ms;
         let has_ms = end - stretch.start_ms;
@@ -173,7 +176,7 @@ fn text(ms: i64) -> String {
     format_duration(std::time::Duration::from_millis(ms.max(0).unsigned_abs()))
 }
 
-/// Settled before it is read.
+/// Returns a duration in milliseconds. All duration expressions have been evaluated before.
 fn millis(duration: &Duration) -> i64 {
     match duration {
         Duration::Millis(ms) => *ms,
@@ -181,7 +184,8 @@ fn millis(duration: &Duration) -> i64 {
     }
 }
 
-/// `anchored` looks for a sample before the window, `smoothed` for one behind it too.
+/// Extends a span for range modifiers: `anchored` reads a sample before the window, and `smoothed`
+/// one after it as well.
 fn at_edges(read: Span, vector: &VectorSelector, lookback_ms: i64) -> Span {
     match vector.edges {
         Edges::Plain => read,
@@ -207,7 +211,7 @@ impl Span {
         moved.wider(offset_ms, offset_ms.saturating_neg())
     }
 
-    /// Begins so much earlier and ends so much later.
+    /// Extends the span at its start and at its end.
     fn wider(self, before_ms: i64, after_ms: i64) -> Self {
         Self {
             anchor: self.anchor,
@@ -224,7 +228,7 @@ mod tests {
 
     const MINUTE: i64 = 60_000;
 
-    /// One hour, up to two hours after the epoch.
+    /// One hour of data, from one to two hours after the epoch.
     const HOUR: Stretch = Stretch {
         start_ms: 60 * MINUTE,
         end_ms: 120 * MINUTE,

@@ -1,9 +1,8 @@
-//! Variables of a dashboard: which values they have in a system, and expressions with those in
-//! their place.
+//! Replaces the variables of a dashboard in expressions by values from a system.
 //!
-//! A variable is resolved when an expression first needs it, and those that its query names before
-//! it. What is chosen in the file stays chosen if the system has it; otherwise all values are, if
-//! the variable allows that, or the first one.
+//! A variable is resolved when an expression first uses it, after the variables that its query
+//! contains. A selection in the file is kept if the system has these values. Otherwise all values
+//! are selected if the variable permits that, or else the first one.
 
 use super::dashboard::{ALL, Dashboard, Kind, Variable};
 use firn_model::units::{format_duration, parse_duration};
@@ -12,50 +11,51 @@ use regex::Regex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Variables that name each other in a chain: more is a circle.
+/// Maximum depth of variables that refer to each other; a longer chain is a cycle.
 const DEPTH_MAX: usize = 20;
 
-/// Values of one variable that go into an expression: a panel is not drawn for more.
+/// Maximum number of values of a variable in an expression; real panels are not drawn for more.
 const VALUES_MAX: usize = 2_000;
 
-/// The interval at which targets are scraped, of which `$__rate_interval` takes four: Grafana's
-/// default.
+/// Assumed scrape interval in milliseconds, Grafana's default. `$__rate_interval` is at least four
+/// of them.
 const SCRAPE_INTERVAL_MS: i64 = 15_000;
 
-/// What is asked of a system to find the values of variables.
+/// Lookups in a system for the values of variables.
 pub trait Lookup {
-    /// The names of labels, of the series of a selector if there is one.
+    /// Returns label names, limited to the series of `selector` if there is one.
     fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String>;
 
-    /// The values of a label, of the series of a selector if there is one.
+    /// Returns the values of `label`, limited to the series of `selector` if there is one.
     fn label_values(&self, label: &str, selector: Option<&str>) -> Result<Vec<String>, String>;
 
-    /// The elements of the vector that an expression gives, as `{a="b"} value time`.
+    /// Returns the elements of the vector that an expression returns, formatted as `{a="b"} value
+    /// time`.
     fn query_result(&self, expression: &str) -> Result<Vec<String>, String>;
 }
 
-/// The times that built-in variables stand for, in milliseconds.
+/// The times for built-in variables in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Where the dashboard begins.
+    /// Start of the dashboard's time range.
     pub start_ms: i64,
-    /// Where it ends.
+    /// End of the dashboard's time range.
     pub end_ms: i64,
     /// Time between two points.
     pub step_ms: i64,
 }
 
-/// The values of a variable.
+/// The selected values of a variable.
 #[derive(Clone, Debug, PartialEq)]
 struct Chosen {
     values: Vec<String>,
-    /// Whether the values are alternatives of a pattern.
+    /// Whether the values are alternatives of a regular expression.
     is_multi: bool,
-    /// Whether the value stands as it is.
+    /// Whether the value is inserted without escaping.
     is_raw: bool,
 }
 
-/// The variables of a dashboard.
+/// The variables of a dashboard and the values that have been resolved so far.
 pub struct Variables<'a> {
     dashboard: &'a Dashboard,
     lookup: &'a dyn Lookup,
@@ -64,7 +64,7 @@ pub struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// None of them is resolved yet.
+    /// Creates the variables of `dashboard`, none of which is resolved yet.
     pub fn new(dashboard: &'a Dashboard, lookup: &'a dyn Lookup, times: &'a Times) -> Self {
         Self {
             dashboard,
@@ -74,7 +74,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// A text with values in the place of variables; fails with the first that has none.
+    /// Replaces the variables in `text` by values. Fails with the first variable that has none.
     pub fn replace_in(&mut self, text: &str) -> Result<String, String> {
         self.replace(text, 0)
     }
@@ -207,7 +207,8 @@ fn choose_among(found: Vec<String>, variable: &Variable) -> Result<Chosen, Strin
     })
 }
 
-/// Values between commas, which a backslash may take the meaning from; of `name : value` the value.
+/// Splits comma-separated values; a backslash escapes a comma. Of an item `name : value`, only the
+/// value is used.
 fn custom_values(text: &str) -> Vec<String> {
     let split = Regex::new(r"(?:\\,|[^,])+").expect("a pattern that is written here");
     let value = |item: &str| {
@@ -221,7 +222,7 @@ fn custom_values(text: &str) -> Vec<String> {
     items.filter(|value| !value.is_empty()).collect()
 }
 
-/// What the query of a variable finds.
+/// Returns the values that the query of a variable finds.
 fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String> {
     let query = query.trim();
     let inside = |function: &str| {
@@ -258,7 +259,8 @@ fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String>
     }
 }
 
-/// What the pattern of a variable keeps of each value, each once, sorted as the variable says.
+/// Applies the regular expression of a variable to each value, removes duplicates and sorts the
+/// result as the variable specifies.
 fn cut_out(found: Vec<String>, variable: &Variable) -> Result<Vec<String>, String> {
     let mut kept = match variable.regex.as_str() {
         "" => found,
@@ -297,18 +299,18 @@ fn cut_out(found: Vec<String>, variable: &Variable) -> Result<Vec<String>, Strin
     Ok(kept)
 }
 
-/// Where a text names a variable.
+/// A reference to a variable at the start of a text.
 #[derive(Debug, PartialEq, Eq)]
 struct Reference<'t> {
     name: &'t str,
     format: &'t str,
-    /// Bytes of the whole reference.
+    /// Length of the whole reference in bytes.
     bytes: usize,
 }
 
 impl<'t> Reference<'t> {
-    /// `$name`, `${name}`, `${name:format}`, `[[name]]` at the start of a text. `$1`, and a `[[` of
-    /// something else, are none.
+    /// Parses a reference at the start of `text`: `$name`, `${name}`, `${name:format}` or
+    /// `[[name]]`. Returns `None` for anything else, such as `$1` or a `[[` of the expression.
     fn at_start_of(text: &'t str) -> Option<Self> {
         let (inside, around) = match text.strip_prefix("${") {
             Some(rest) => (rest.split_once('}')?.0, 3),
@@ -356,7 +358,7 @@ impl Chosen {
             "singlequote" => quoted('\''),
             "regex" => self.pattern(regex::escape),
             _ if self.is_multi => self.pattern(|value| {
-                // The pattern stands between quotes.
+                // The pattern is inserted into a quoted string, so that it is escaped twice.
                 regex::escape(value)
                     .replace('\\', "\\\\")
                     .replace('"', "\\\"")

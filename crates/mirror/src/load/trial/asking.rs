@@ -1,14 +1,14 @@
-//! Questions beside the writes, asked when they are due and not when the one before is answered.
+//! Sends queries at fixed times beside the writes, regardless of outstanding answers.
 //!
 //! ```text
-//! n-th question -> due at a time that follows from n alone -> a free connection asks it
-//!                                        ` none is free: it waits, and the wait counts
+//! n-th query -> due at a time derived from n -> sent by a free connection
+//!                                            ` none is free: it waits, and the wait counts
 //! ```
 //!
-//! A tester that asks the next question once the last one is answered asks a slow system less
-//! often, and its quantiles leave out what real clients would have waited (*coordinated omission*).
-//! Here the clients are many and know nothing of each other, so times count from when a question
-//! was due. Invariant: which question is due when depends on the plan alone.
+//! A tester that sends the next query only after the previous answer sends fewer queries to a slow
+//! system, and its quantiles omit the time that real clients would have waited (*coordinated
+//! omission*). This module simulates many independent clients, so latencies are measured from the
+//! due time of a query. Invariant: the due times of queries depend only on the plan.
 
 use super::list::{self, Question};
 use crate::api::{Bounds, Client, seconds};
@@ -25,53 +25,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest answer that is read: the matrix of a whole fleet, and an end to what has none.
+/// Maximum length of an answer in bytes: enough for the matrix of a whole fleet, but finite.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of an error that are kept.
+/// Maximum length in bytes that is kept of an error message.
 const ERROR_BYTES_MAX: usize = 300;
 
-/// How an answer to a question that worked begins, in every system that speaks the API.
+/// Start of a successful answer in all systems that implement the API.
 const SUCCESS: &[u8] = b"{\"status\":\"success\"";
 
-/// What is asked, how often, and of whom.
+/// The queries of a load test, their rate and their destination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The system, up to and without `/api/v1`.
+    /// Base URL of the system, without `/api/v1`.
     pub base: String,
-    /// What is asked; at least one, or dashboards.
+    /// The queries; there is at least one, unless there are dashboards.
     pub questions: Vec<Question>,
-    /// Whose expressions are asked too, once their variables have values.
+    /// Dashboards whose expressions become queries after their variables have been resolved.
     pub dashboards: Vec<Source>,
-    /// Questions a second, once the ramp is over.
+    /// Number of queries per second after the ramp.
     pub rate: f64,
-    /// Over which the rate grows from nothing.
+    /// Time during which the rate grows linearly from zero.
     pub ramp: Duration,
-    /// Questions that are under way at one time.
+    /// Maximum number of concurrent queries.
     pub connections: usize,
-    /// How long an answer may take.
+    /// Timeout of a query.
     pub timeout: Duration,
-    /// Decides which question comes when.
+    /// Seed for the random choice of queries.
     pub seed: u64,
 }
 
-/// What became of the questions that were due.
+/// Outcomes of all queries that were due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// By the place of the question in the plan.
+    /// Outcomes by the index of the query in the plan.
     pub by_question: BTreeMap<usize, Outcomes>,
 }
 
-/// What became of some questions.
+/// Outcomes of the executions of one query, or of several queries together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
-    /// Microseconds from when each was due to its answer, good or bad, or to when it was given up.
+    /// Microseconds from each due time to the answer, whether successful or not, or to the end of
+    /// the wait for a connection.
     pub latencies_us: Vec<u32>,
-    /// When each was due, in milliseconds since the epoch, in the same order.
+    /// Due times in milliseconds since the epoch, in the same order.
     pub due_ms: Vec<i64>,
-    /// How many got no good answer.
+    /// Number of queries without a successful answer.
     pub failed: u64,
-    /// What the first of those got.
+    /// Error of the first of these.
     pub first_failure: Option<String>,
 }
 
@@ -83,25 +84,25 @@ impl Outcomes {
         self.first_failure = self.first_failure.take().or(other.first_failure);
     }
 
-    /// How many were due.
+    /// Returns the number of queries that were due.
     pub fn count(&self) -> u64 {
         self.latencies_us.len() as u64
     }
 
-    /// The mean in seconds; zero of none.
+    /// Returns the mean latency in seconds; 0 if there were no queries.
     pub fn average_seconds(&self) -> f64 {
         let sum: f64 = self.latencies_us.iter().map(|us| f64::from(*us)).sum();
         sum / 1e6 / (self.latencies_us.len().max(1) as f64)
     }
 
-    /// Their quantiles in microseconds.
+    /// Returns the quantiles of the latencies in microseconds.
     pub fn latencies(&self) -> Quantiles {
         Quantiles::new(self.latencies_us.clone())
     }
 }
 
 impl Asked {
-    /// All questions together.
+    /// Returns the outcomes of all queries together.
     pub fn total(&self) -> Outcomes {
         let mut total = Outcomes::default();
         for outcomes in self.by_question.values() {
@@ -111,18 +112,18 @@ impl Asked {
     }
 }
 
-/// How long questions took, while they are asked.
+/// Live latency metrics of the queries, which the connections update.
 #[derive(Debug, Default)]
 pub struct ReadTimes {
-    /// Those about one moment.
+    /// Latencies of instant queries.
     pub instant: DurationHistogram,
-    /// Those about a range.
+    /// Latencies of range queries.
     pub range: DurationHistogram,
-    /// Those that got no good answer.
+    /// Number of queries without a successful answer.
     pub failures: Counter,
 }
 
-/// Says once that no further question is due.
+/// Signals once to all connections that no further query is due.
 #[derive(Debug, Default)]
 pub struct End {
     at: Mutex<Option<Instant>>,
@@ -130,7 +131,7 @@ pub struct End {
 }
 
 impl End {
-    /// Ends the asking; questions under way are waited for.
+    /// Signals the end; running queries are completed.
     pub fn end(&self) {
         *self.at() = Some(Instant::now());
         self.changed.notify_all();
@@ -140,7 +141,7 @@ impl End {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `due`; false if the asking ended before that, or before this call.
+    /// Waits until `due`. Returns false if the end was signalled before `due` or before this call.
     pub fn wait_until(&self, due: Instant) -> bool {
         let at = self.at();
         if at.is_some() {
@@ -154,8 +155,8 @@ impl End {
 }
 
 impl Plan {
-    /// The plan with the expressions of its dashboards, whose variables take the values that the
-    /// system has, and those that cannot be asked. Fails if nothing is left to ask.
+    /// Resolves the variables of the dashboards with values from the system. Returns the plan with
+    /// their expressions, and those that cannot be queried. Fails if no query remains.
     pub fn resolved(&self, access: Access<'_>) -> Result<(Self, Vec<Unasked>), MirrorError> {
         let bounds = Bounds {
             timeout: self.timeout,
@@ -188,13 +189,14 @@ impl Plan {
         }
     }
 
-    /// The texts of the questions, in their order.
+    /// Returns the expressions of the queries in the order of the plan.
     pub fn expressions(&self) -> Vec<String> {
         let questions = self.questions.iter();
         questions.map(|q| q.expression.clone()).collect()
     }
 
-    /// Asks until `end` says so, on the connections of the plan, and notes in `times` how it goes.
+    /// Sends queries over the connections of the plan until `end` is signalled, and updates
+    /// `times`.
     pub fn ask(&self, end: &End, times: &ReadTimes, access: Access<'_>) -> Asked {
         let next = AtomicU64::new(0);
         let (begun, begun_ms) = (Instant::now(), now_ms());
@@ -211,7 +213,7 @@ impl Plan {
             }
             all
         });
-        // Those that were due by the end, and for which no connection was ever free.
+        // Queries that were due before the end but found no free connection.
         let lasted = end.at().map_or_else(|| begun.elapsed(), |at| at - begun);
         for n in next.into_inner().. {
             let Some(waited) = lasted.checked_sub(self.due(n)) else {
@@ -226,10 +228,10 @@ impl Plan {
         asked
     }
 
-    /// When the `n`-th question is due, from the beginning.
+    /// Returns the due time of the `n`-th query, relative to the start.
     fn due(&self, n: u64) -> Duration {
         let (n, ramp) = (n as f64, self.ramp.as_secs_f64());
-        // While the rate grows, t seconds hold rate * t^2 / (2 * ramp) questions.
+        // While the rate grows, rate * t^2 / (2 * ramp) queries are due in the first t seconds.
         let of_ramp = self.rate * ramp / 2.0;
         let seconds = match n < of_ramp {
             true => (2.0 * n * ramp / self.rate).sqrt(),
@@ -238,7 +240,7 @@ impl Plan {
         Duration::from_secs_f64(seconds)
     }
 
-    /// Which question is the `n`-th.
+    /// Returns the index of the `n`-th query, chosen at random by weight.
     fn choose(&self, n: u64) -> usize {
         let weights = self.questions.iter().map(|question| question.weight);
         let mut rest = Random::new(mix(&[self.seed, 6, n])).unit() * weights.clone().sum::<f64>();
@@ -248,11 +250,11 @@ impl Plan {
                 return at;
             }
         }
-        // Rounding may leave a rest behind the last one.
+        // Rounding may leave a remainder after the last one.
         self.questions.len() - 1
     }
 
-    /// What one connection does.
+    /// Sends queries over one connection until `end` is signalled.
     fn ask_due(
         &self,
         (begun, begun_ms): (Instant, i64),
@@ -273,7 +275,7 @@ impl Plan {
             if !end.wait_until(due) {
                 return asked;
             }
-            // Another connection may have taken it meanwhile.
+            // Another connection may have taken the query in the meantime.
             let taken = next.compare_exchange(n, n + 1, Ordering::Relaxed, Ordering::Relaxed);
             if taken.is_err() {
                 continue;
@@ -333,7 +335,7 @@ impl Plan {
     }
 }
 
-/// Counts one question.
+/// Records the outcome of one query.
 fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(), String>) {
     let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     outcomes.latencies_us.push(us);
@@ -344,7 +346,8 @@ fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(
     }
 }
 
-/// The system that takes writes at `url`, if that is where its API takes them.
+/// Returns the base URL of the system whose remote-write URL is `url`. Fails if `url` does not have
+/// the standard path.
 pub fn base_of(url: &str) -> Result<String, MirrorError> {
     let base = url.strip_suffix("/api/v1/write").map(str::to_owned);
     base.ok_or_else(|| {
@@ -390,7 +393,7 @@ mod tests {
         let due = |plan: &Plan, n| plan.due(n).as_secs_f64();
         assert_eq!((due(&plan, 0), due(&plan, 25)), (0.0, 2.5));
         plan.ramp = Duration::from_secs(20);
-        // Twenty seconds of half the rate.
+        // During the ramp of twenty seconds the mean rate is half the full one.
         assert_eq!(due(&plan, 25), 10.0);
         assert_eq!((due(&plan, 100), due(&plan, 110)), (20.0, 21.0));
         let count = (0..4_000).filter(|n| plan.choose(*n) == 0).count();
@@ -408,7 +411,7 @@ mod tests {
             respond(stream, status, "application/json", body);
         })
         .unwrap();
-        // Twenty a second can be answered, a hundred are due.
+        // The connection handles twenty queries per second, and a hundred are due.
         let plan = plan(&format!("http://{}", system.address), 100.0, 1);
         let (end, times) = (End::default(), ReadTimes::default());
         let tls = TlsConfig::default();
@@ -435,7 +438,7 @@ mod tests {
             failure.contains("422") || failure.contains("not sent"),
             "{failure}"
         );
-        // One that is due in the middle of the time waits for hundreds of milliseconds.
+        // A query that is due in the middle of the run waits for hundreds of milliseconds.
         assert!(
             total.latencies().at(0.5) > 200_000,
             "{:?}",

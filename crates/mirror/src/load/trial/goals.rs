@@ -1,24 +1,24 @@
-//! What a system under test must reach: shares of writes and reads, and how long they take.
+//! Goals that a system under test must meet: success rates and latencies of writes and queries.
 //!
-//! The defaults are those of Mimir's test of a billion series.
+//! The defaults are those of Mimir's test with a billion series.
 
 use super::asking::Asked;
 use crate::push::Outcome;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Goals of a load test.
+/// The goals of a load test, each of which is checked separately.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goals {
-    /// The share of writes that must be taken within [`Goals::write_within`].
+    /// Share of writes that must be accepted within [`Goals::write_within`], from 0 to 1.
     pub write_share: f64,
-    /// How long a write may take.
+    /// Maximum duration of a write that counts as in time.
     pub write_within: Duration,
-    /// The share of reads that must be answered well.
+    /// Share of queries that must succeed, from 0 to 1.
     pub read_share: f64,
-    /// How long reads may take on average.
+    /// Maximum mean latency of queries.
     pub read_average: Duration,
-    /// How many times as long a question may take at the 99th percentile as one of equal cost.
+    /// Maximum ratio between the 99th percentiles of two queries of equal cost.
     pub fairness: f64,
 }
 
@@ -34,28 +34,28 @@ impl Default for Goals {
     }
 }
 
-/// Whether a goal was reached.
+/// The result of checking a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// The goal, in words.
+    /// Description of the goal.
     pub goal: String,
-    /// What was reached, in words.
+    /// The value that was reached, as text.
     pub reached: String,
-    /// Whether that is enough.
+    /// Whether the goal was met.
     pub is_met: bool,
 }
 
 impl Judged {
-    /// The judgement as the report holds it.
+    /// Converts the result to the JSON of the report.
     pub fn to_json(&self) -> Value {
         json!({ "goal": self.goal, "reached": self.reached, "met": self.is_met })
     }
 }
 
 impl Goals {
-    /// Judges what became of a load, and of questions if there were some.
+    /// Checks the goals for the outcome of the writes, and of the queries if there were any.
     pub fn judge(&self, outcome: &Outcome, asked: Option<&Asked>) -> Vec<Judged> {
-        // What failed has no time that counts.
+        // Failed requests have no meaningful latency, so they are counted separately.
         let times = match outcome.delays_us.is_empty() {
             true => &outcome.latencies_us,
             false => &outcome.delays_us,
@@ -93,18 +93,18 @@ impl Goals {
     }
 }
 
-/// Answers of a question from which its 99th percentile is one.
+/// Minimum number of answers from which the 99th percentile of a query is meaningful.
 const FAIR_ANSWERS_MIN: u64 = 100;
 
-/// Medians that lie within this factor are of questions of equal cost.
+/// Maximum ratio between the medians of queries that count as equally expensive.
 const EQUAL_COST: f64 = 2.0;
 
-/// A question that waits for less does not starve.
+/// Minimum 99th percentile in microseconds: shorter latencies are not considered unfair.
 const FAIR_US_MIN: u32 = 100_000;
 
-/// The largest ratio between the 99th percentiles of two questions of equal cost: a question that
-/// the system lets wait behind others of its like has the same median as they have, or nearly, and
-/// a longer tail. `None` if no two questions can be held against each other.
+/// Returns the largest ratio between the 99th percentiles of two queries of equal cost. If the
+/// system lets one query wait behind others of its kind, it has nearly the same median but a longer
+/// tail. Returns `None` if no two queries can be compared.
 pub fn fairness(asked: &Asked) -> Option<f64> {
     let asked = asked.by_question.values();
     let enough = asked.filter(|outcomes| outcomes.count() >= FAIR_ANSWERS_MIN);
@@ -127,7 +127,7 @@ pub fn fairness(asked: &Asked) -> Option<f64> {
     worst
 }
 
-/// Whether `good` of `all` are the share that is wanted.
+/// Checks whether `good` of `all` requests reach the required share.
 fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> Judged {
     let reached = good as f64 / all.max(1) as f64;
     Judged {
@@ -137,7 +137,7 @@ fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> Judged {
     }
 }
 
-/// Hundredths with as many digits as they need, five decimals at most.
+/// Formats a share as a percentage with at most five decimals and no trailing zeros.
 fn percent(share: f64) -> String {
     let text = format!("{:.5}", share * 100.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

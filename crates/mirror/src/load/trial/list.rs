@@ -1,29 +1,30 @@
-//! What a load test asks: the questions of files as a comparison reads them, or what is asked of a
-//! fleet.
+//! The queries of a load test: those of files, as a comparison reads them, or a default set for the
+//! simulated fleet.
 //!
-//! A list says of each expression how often it is asked and over which range up to now; what it
-//! says no range of is an instant question. The expressions of dashboards are asked over a range.
+//! A list specifies the weight of each expression and the range up to the present over which it is
+//! queried. Without a range it is an instant query. Expressions of dashboards become range queries.
 
 use crate::error::MirrorError;
 use crate::questions::reach::Stretch;
 use crate::questions::{self, Collection, Lookup, Source, Times, Unasked};
 use std::path::PathBuf;
 
-/// The range of a panel and its step, in milliseconds: what Grafana shows first, 240 points wide.
+/// Default range and step of a dashboard panel in milliseconds: Grafana's initial range with 240
+/// points.
 pub const PANEL_MS: (i64, i64) = (3_600_000, 15_000);
 
-/// A question and how it is asked.
+/// A query of a load test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The PromQL text.
+    /// The PromQL expression, as sent to the system.
     pub expression: String,
-    /// How often it is asked, by the weights of all.
+    /// Relative frequency of the query, compared with the weights of all queries.
     pub weight: f64,
-    /// The range up to now and its step in milliseconds; none is an instant question.
+    /// Range up to the present and step in milliseconds; `None` for an instant query.
     pub range_ms: Option<(i64, i64)>,
 }
 
-/// What is asked of a fleet if no list is given: what dashboards and rules ask of one.
+/// The default queries for the simulated fleet, typical of its dashboards and rules.
 const OF_FLEET: &str = "\
 weight=4 range=1h sum by (namespace) (rate(http_requests_total[5m]))
 weight=4 range=1h histogram_quantile(0.99, sum by (le, deployment) (rate(http_request_duration_seconds_bucket[5m])))
@@ -35,7 +36,7 @@ weight=3 count by (namespace) (up)
 weight=1 max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))
 ";
 
-/// Times and a system that are asked for nothing: texts have no variables.
+/// A [`Lookup`] for texts without variables, which returns nothing.
 struct Nowhere;
 
 impl Lookup for Nowhere {
@@ -52,8 +53,8 @@ impl Lookup for Nowhere {
     }
 }
 
-/// Reads files: their questions, and the dashboards among them, whose variables a system must give
-/// values. Fails with the first text that is no question.
+/// Reads query files. Returns their queries, and separately the dashboards, whose variables must be
+/// resolved in a system. Fails with the first text that is not a valid query.
 pub fn read(paths: &[PathBuf]) -> Result<(Vec<Question>, Vec<Source>), MirrorError> {
     let is_dashboard = |source: &Source| matches!(source, Source::Dashboard(_));
     let (dashboards, texts): (Vec<_>, Vec<_>) =
@@ -62,7 +63,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Vec<Question>, Vec<Source>), MirrorErr
     Ok((asked, dashboards))
 }
 
-/// What is asked of a fleet.
+/// Returns the default queries for the simulated fleet.
 pub fn of_fleet() -> Vec<Question> {
     let texts = questions::list::read(OF_FLEET, "fleet").expect("a test reads it");
     of_texts(&[Source::Texts(texts)]).expect("a test reads it")
@@ -84,7 +85,8 @@ fn of_texts(texts: &[Source]) -> Result<Vec<Question>, MirrorError> {
     }
 }
 
-/// The questions of `dashboards` with the values that `lookup` finds, and what cannot be asked.
+/// Returns the queries of `dashboards` with the variable values that `lookup` finds, and the
+/// expressions that cannot be queried.
 pub fn of_dashboards(
     dashboards: &[Source],
     lookup: &dyn Lookup,

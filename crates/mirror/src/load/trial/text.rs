@@ -1,4 +1,4 @@
-//! The report of a load for people: a line each for what was sent, asked and reached.
+//! Formats the report of a load as text, with a line each for writes, queries and goals.
 
 use super::asking::Outcomes;
 use crate::load::report::Report;
@@ -7,11 +7,12 @@ use crate::quantiles::Quantiles;
 use firn_model::rounded::{bytes, count, counted, rate};
 use std::fmt::Write;
 
-/// Characters of an expression that are shown.
+/// Maximum number of characters of an expression.
 const EXPRESSION_CHARS: usize = 80;
 
 impl Summary {
-    /// What `firn load --prepare` and `--record` print of what they `did`.
+    /// Formats the summary that `firn load --prepare` and `--record` print; `did` is the verb at
+    /// its start.
     pub fn to_text(&self, did: &str) -> String {
         format!(
             "{did}  {} of {} in {}, {}\n",
@@ -24,7 +25,7 @@ impl Summary {
 }
 
 impl Report {
-    /// The report as `firn load` prints it for people.
+    /// Formats the report as text, as `firn load` prints it by default.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let outcome = &self.outcome;
