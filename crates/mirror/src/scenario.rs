@@ -1,17 +1,17 @@
-//! `firn scenario`: brings up two systems, mirrors a load into both while steps happen, compares
-//! their answers, and checks what must hold.
+//! `firn scenario`: starts two systems, mirrors a load to both while steps disturb them, compares
+//! their answers, and checks the conditions of the scenario.
 //!
 //! ```text
 //! load -> mirror -> baseline
 //!             \---> candidate   <- steps: kill, pause, restart, upgrade, fill
 //!             \- -> others      <- steps: add, remove
-//! the queues are empty -> compare -> checks -> result
+//! queues are empty -> compare -> checks -> result
 //! ```
 //!
-//! Everything runs as processes of their own, as users run them: `firn load`, `firn mirror` and the
-//! commands of the file. Invariant: a run is a folder that holds the scenario, the files that it
-//! names, all logs, the report and the result; a run that was broken off goes on where it was, and
-//! a folder's scenario runs again elsewhere. No process outlives its run.
+//! All parts run as separate processes, as users run them: `firn load`, `firn mirror` and the
+//! commands of the file. Invariant: the directory of a run contains the scenario, the files that it
+//! names, all logs, the report and the result. An interrupted run continues where it stopped, and
+//! the scenario of a directory can be run again elsewhere. No process outlives its run.
 
 mod alerts;
 mod checks;
@@ -32,7 +32,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// `firn scenario` and its flags: for parsing, help, completions and man pages.
+/// Returns the command `firn scenario` with its flags, for parsing, help, completions and man
+/// pages.
 pub fn command() -> Command {
     Command::new("scenario")
         .bin_name("firn scenario")
@@ -62,9 +63,9 @@ pub fn command() -> Command {
         ])
 }
 
-/// Runs `firn scenario` with the arguments that follow it; `firn` is this program. Says whether
-/// all checks hold. Fails with [`MirrorError::Stopped`] soon after `stop` is set, once its
-/// processes have ended.
+/// Runs `firn scenario` with the arguments that follow the subcommand; `firn` is the path of this
+/// program. Returns whether all checks pass. Fails with [`MirrorError::Stopped`] soon after `stop`
+/// is set, when its processes have ended.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     firn: &Path,

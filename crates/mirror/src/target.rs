@@ -1,4 +1,5 @@
-//! A server of one's own making, which may answer however it likes: a scrape target, a receiver.
+//! A minimal HTTP server whose responses are chosen by the caller. It is used as a scrape target
+//! and as a receiver.
 
 use crate::error::MirrorError;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,42 +8,42 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest head of a request.
+/// Maximum length of a request's head in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 
-/// The longest body of a request.
+/// Maximum length of a request's body in bytes.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// How long a read of a request may take.
+/// Timeout of each read from a connection.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request as it came.
+/// A received HTTP request.
 pub struct Request {
-    /// Path and query.
+    /// Path and query string.
     pub path: String,
-    /// `name: value`, names in small letters.
+    /// Headers as `name: value`, with names in lower case.
     pub headers: Vec<String>,
-    /// What came behind them; empty for a length that is not said, or beyond the limit.
+    /// The body; empty if the length is missing or exceeds the limit.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// The value of a header.
+    /// Returns the value of the header `name`, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}: ");
         self.headers.iter().find_map(|h| h.strip_prefix(&prefix))
     }
 }
 
-/// A server that lives as long as the process.
+/// An HTTP server that runs until the process ends.
 pub struct Target {
-    /// `127.0.0.1:port`
+    /// Local address with the actual port, such as `127.0.0.1:9090`.
     pub address: String,
 }
 
 impl Target {
-    /// Listens at `address` and answers each request by `answer`, on a thread of its own; then the
-    /// connection ends.
+    /// Listens on `address` and calls `answer` for each request, on a thread per connection. The
+    /// connection is closed after one request.
     pub fn start(
         address: &str,
         answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static,
@@ -64,7 +65,7 @@ impl Target {
     }
 }
 
-/// Answers one request; a client that breaks off gets no answer.
+/// Handles one request. If the client disconnects before it is complete, `answer` is not called.
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
     if let Some(request) = read_request(&stream) {
         answer(&request, &mut stream);
@@ -98,7 +99,7 @@ fn read_request(stream: &TcpStream) -> Option<Request> {
     Some(request)
 }
 
-/// Writes a whole answer; the client may have gone.
+/// Writes a complete response. Errors are ignored, because the client may have disconnected.
 pub fn respond(stream: &mut TcpStream, status: &str, content_type: &str, body: impl AsRef<[u8]>) {
     let body = body.as_ref();
     let head = format!(
@@ -109,7 +110,7 @@ pub fn respond(stream: &mut TcpStream, status: &str, content_type: &str, body: i
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }
 
-/// Writes an exposition in the text format.
+/// Writes a response with metrics in the text exposition format.
 pub fn expose(stream: &mut TcpStream, body: &str) {
     respond(stream, "200 OK", "text/plain; version=0.0.4", body);
 }

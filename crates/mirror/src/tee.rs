@@ -1,19 +1,19 @@
-//! `firn mirror`: takes remote write in and passes each body on to every target.
+//! `firn mirror`: accepts remote write and forwards each body to all targets.
 //!
 //! ```text
 //! body -> bodies (one log on disk, synced) -> 204
-//!           |- cursor of a target -> its courier -> filter -> POST, again until it is answered
+//!           |- cursor of a target -> its courier -> filter -> POST, repeated until it is answered
 //!           |- ..
 //! ```
 //!
-//! One log for all targets: a body is written once, however many targets there are, and what waits
-//! for a target is the stretch from its cursor to the end. A target's bound moves its own cursor,
-//! so a dead one costs the others nothing but disk space. Cursors are stored twice a second:
-//! after a kill a target may get again, in order, what it got since.
+//! All targets share one log: a body is written once, regardless of the number of targets, and the
+//! queue of a target is the range from its cursor to the end. The limits of a target move only its
+//! own cursor, so that an unavailable target costs the others nothing but disk space. Cursors are
+//! stored twice a second: after a kill, a target may receive the bodies since then again, in order.
 //!
-//! Invariant: what [`Mirror::take`] acknowledged is on the disk, and reaches each target in the
-//! order of acknowledgement or is counted as lost for a reason. HTTP is left to the caller: bodies
-//! come in by [`Mirror::take`] and go out by [`Deliver`].
+//! Invariant: a body that [`Mirror::take`] acknowledged is durable. Each target receives the bodies
+//! in the order of acknowledgement, unless they are counted as lost with a reason. HTTP is left to
+//! the caller: bodies enter through [`Mirror::take`] and leave through [`Deliver`].
 
 mod attempts;
 mod bodies;
@@ -52,35 +52,36 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
-/// How often cursors are stored: what a kill sends twice is half of the second that is promised.
+/// Interval at which cursors are stored. It is half of the second within which bodies may be sent
+/// twice after a kill, as documented.
 const CURSORS_PERIOD: Duration = Duration::from_millis(500);
 
-/// How long attempts under way may take to end when the process does. An orchestrator kills after
-/// 30 s, and connections of senders have ten of them.
+/// Time that running attempts may take to finish at shutdown. Orchestrators kill after 30 s, of
+/// which the connections of senders use ten.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Counting what a body holds goes to a thread that may wait beyond so many bytes: below it takes
-/// less than the way there.
+/// Length of a body from which its contents are counted on a blocking thread. For smaller ones,
+/// counting takes less time than the switch.
 const COUNT_HERE_BYTES_MAX: usize = 256 << 10;
 
-/// The log, the targets and their couriers.
+/// The log of bodies, the targets, and the tasks that deliver to them.
 pub struct Mirror {
     env: Env,
     dir: PathBuf,
     bodies: Bodies,
     message_bytes_max: usize,
-    /// By key.
+    /// The targets by their keys.
     targets: Mutex<BTreeMap<String, Working>>,
-    /// What the process before stored of its targets, until the first configuration.
+    /// Stored cursors of the previous process, until the first configuration is applied.
     found: Mutex<Option<Found>>,
-    /// Held while cursors are stored, and what this process stored last.
+    /// The cursors that this process stored last. The lock is held while cursors are stored.
     stored: Mutex<Option<Cursors>>,
     stopping: watch::Sender<bool>,
     taken: Arc<Taken>,
     cursors_failed: Counter,
 }
 
-/// What became of the bodies that came in.
+/// Counters of received bodies.
 #[derive(Debug, Default)]
 struct Taken {
     bodies: Counter,
@@ -88,11 +89,11 @@ struct Taken {
     refused: Counter,
 }
 
-/// A target and its task.
+/// A target and the task that delivers to it.
 struct Working {
     target: Arc<Target>,
     settings: watch::Sender<Arc<TargetSettings>>,
-    /// None once the process ends.
+    /// Taken when the process stops.
     task: Option<JoinHandle<()>>,
 }
 
@@ -102,17 +103,17 @@ impl Working {
     }
 }
 
-/// Where targets begin that are not at work yet.
+/// The stored positions from which targets continue after a start.
 enum Found {
-    /// Where they were; one that is not named is new.
+    /// Stored positions; a target without one is new.
     Cursors(Cursors),
-    /// Nothing is known of any: all begin with the oldest body.
+    /// No positions are known, so that all targets begin with the oldest body.
     Nothing,
 }
 
 impl Mirror {
-    /// Opens the log in `dir`, which is created if it is not there. A message may have
-    /// `message_bytes_max` bytes once it is unpacked.
+    /// Opens the log in `dir`, which is created if necessary. Uncompressed messages are limited to
+    /// `message_bytes_max` bytes.
     pub fn open(env: Env, dir: &Path, message_bytes_max: usize) -> Result<Self, Error> {
         let found = match cursors::load(&*env.disk, dir) {
             Ok(Some(cursors)) => Found::Cursors(cursors),
@@ -142,9 +143,9 @@ impl Mirror {
         })
     }
 
-    /// Takes over a configuration: a target that stays goes on where it is, a new one begins with
-    /// the next body, and one that is gone is forgotten with what waits for it. Must be called
-    /// inside a tokio runtime; keys differ.
+    /// Applies a configuration. An existing target continues at its position, a new one begins with
+    /// the next body, and a removed one is dropped with its queue. Must be called inside a tokio
+    /// runtime; the keys must be distinct.
     pub fn apply(&self, wanted: Vec<TargetSettings>) {
         let mut targets = lock(&self.targets);
         let found = lock(&self.found).take();
@@ -178,29 +179,29 @@ impl Mirror {
         }
     }
 
-    /// The targets at work, by their keys.
+    /// Returns the current targets and their keys.
     pub fn targets(&self) -> Vec<(String, Arc<Target>)> {
         let targets = lock(&self.targets);
         let each = |(key, working): (&String, &Working)| (key.clone(), working.target.clone());
         targets.iter().map(each).collect()
     }
 
-    /// Whether a file of this name holds bodies.
+    /// Returns whether a file with this name belongs to the log of bodies.
     pub fn is_of_queue(name: &Path) -> bool {
         bodies::is_segment(name)
     }
 
-    /// Bytes that wait for `target`.
+    /// Returns the number of bytes that are queued for `target`.
     pub fn waiting_bytes(&self, target: &Target) -> u64 {
         self.bodies.end().saturating_sub(target.cursor())
     }
 
-    /// Bodies that the disk did not take.
+    /// Returns the number of bodies that could not be written to disk.
     pub fn refused_bodies(&self) -> u64 {
         self.taken.refused.get()
     }
 
-    /// Where a target begins that was not at work.
+    /// Returns the position at which a target that is not running begins.
     fn first_cursor(&self, key: &str, found: Option<&Found>) -> u64 {
         let (start, end) = (self.bodies.start(), self.bodies.end());
         let cursor = match found {
@@ -231,9 +232,9 @@ impl Mirror {
         }
     }
 
-    /// Makes a body durable. Says what it holds if it is of 2.0, whose receivers report that, and
-    /// can be read. Fails with [`firn_model::error::ErrorKind::Unavailable`] while the disk takes
-    /// nothing.
+    /// Makes a body durable. For a request of version 2.0, whose receivers report written samples,
+    /// returns its counts if it can be decoded. Fails with
+    /// [`firn_model::error::ErrorKind::Unavailable`] while the disk rejects writes.
     pub async fn take(&self, write: Write) -> Result<Option<Counts>, Error> {
         let counts = match filter::message_of(&write) {
             Message::V1 => None,
@@ -241,7 +242,7 @@ impl Mirror {
         };
         let (told, outcome) = oneshot::channel();
         self.append(write, move |outcome| {
-            // The sender may have gone; the body is passed on all the same.
+            // If the sender has disconnected, the body is forwarded nevertheless.
             let _ = told.send(outcome);
         });
         match outcome.await {
@@ -253,8 +254,8 @@ impl Mirror {
         }
     }
 
-    /// Makes a body durable, in the order of the calls, and tells `done` or why it cannot be, on a
-    /// thread that must not be held up.
+    /// Makes a body durable, in the order of the calls, and passes the result to `done`. That is
+    /// called on the thread of the log and must not block.
     pub fn append(&self, write: Write, done: impl FnOnce(Result<(), String>) + Send + 'static) {
         let bytes = write.body.len() as u64;
         let counted = self.taken.clone();
@@ -280,31 +281,31 @@ impl Mirror {
         };
         match is_small {
             true => count(),
-            // A task that failed has said so.
+            // A panic of the task has already been logged.
             false => spawn_blocking(count).await.unwrap_or(None),
         }
     }
 
-    /// Stores cursors and removes what no target needs any more, until it is dropped.
+    /// Stores cursors and trims the log periodically. Runs until the future is dropped.
     pub async fn keep(self: Arc<Self>) {
         let mut ticks = interval(CURSORS_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let mirror = self.clone();
-            // A task that failed has said so; the next one tries again.
+            // A panic of the task has already been logged; the next tick tries again.
             let _ = spawn_blocking(move || mirror.store_cursors()).await;
         }
     }
 
-    /// Stores cursors that moved, and trims the log. May block.
+    /// Stores the cursors if they have moved, and trims the log. May block.
     pub fn store_cursors(&self) {
         let mut stored = lock(&self.stored);
         let end = self.bodies.end();
         let cursors: Cursors = {
             let targets = lock(&self.targets);
             if lock(&self.found).is_some() {
-                // No configuration yet: whose bodies these are is not known.
+                // Before the first configuration, it is unknown which targets need the bodies.
                 return;
             }
             let now = self.env.clock.monotonic();
@@ -323,11 +324,11 @@ impl Mirror {
                 }
             }
         }
-        // Also where cursors could not be stored: that may be for want of the very space. A cursor
-        // that points before the log begins is moved to its beginning at the next start.
+        // The log is trimmed even if cursors could not be stored, because lack of space may be the
+        // reason. A cursor before the start of the log is moved to its start after a restart.
         let trimmed = match cursors.values().copied().min() {
             Some(needed) => self.bodies.trim(needed),
-            // No target is left that needs any of them, and a new one begins behind them.
+            // No target needs any of the bodies, and a new one begins after them.
             None => self.bodies.clear(end),
         };
         if let Err(e) = trimmed {
@@ -335,7 +336,7 @@ impl Mirror {
         }
     }
 
-    /// Lets attempts under way end, for some seconds, and stores cursors.
+    /// Stops all targets: waits some seconds for running attempts and stores the cursors.
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
         let mut tasks: Vec<JoinHandle<()>> = {
@@ -345,7 +346,7 @@ impl Mirror {
         };
         let ending = async {
             for task in &mut tasks {
-                // One that panicked has said so.
+                // A panic of the task has already been logged.
                 let _ = task.await;
             }
         };

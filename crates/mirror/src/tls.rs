@@ -1,22 +1,23 @@
-//! Which certificates of systems are accepted, and what this side shows of itself.
+//! TLS settings of clients: the accepted certificate authorities and the client certificate.
 //!
-//! Invariant: with own authorities no other ones are trusted; a file that cannot be used is named.
+//! Invariant: if authorities are given, no others are trusted. Errors name the file that is
+//! unusable.
 
 use crate::error::MirrorError;
 use std::path::{Path, PathBuf};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// Files of certificates and keys, in PEM.
+/// Paths of certificates and keys in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Authorities that are trusted; the well-known ones if there is none.
+    /// Trusted certificate authorities; the system's ones if empty.
     pub authorities: Vec<PathBuf>,
-    /// The certificate that is shown, with its chain, and its key.
+    /// Client certificate with its chain, and its private key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
 impl TlsFiles {
-    /// Reads the files.
+    /// Reads the files and builds the TLS configuration.
     pub fn read(&self) -> Result<TlsConfig, MirrorError> {
         let mut config = TlsConfig::builder();
         if !self.authorities.is_empty() {

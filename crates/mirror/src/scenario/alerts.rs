@@ -1,7 +1,8 @@
-//! The alerts that a system sends: taken as an Alertmanager takes them, kept, compared.
+//! Receives the alerts of a system as an Alertmanager does, stores them in a file, and compares the
+//! histories of two systems.
 //!
-//! Invariant: an alert is in the file of its system before the system hears that it was taken, so
-//! that a run that goes on knows all that was sent before it was broken off.
+//! Invariant: an alert is written to the file of its system before the request is answered, so that
+//! a continued run has all alerts that were sent before the interruption.
 
 use crate::error::MirrorError;
 use crate::push::now_ms;
@@ -16,22 +17,22 @@ use std::sync::{Mutex, PoisonError};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Where Alertmanagers take alerts.
+/// Path at which Alertmanagers accept alerts.
 const PATH: &str = "/api/v2/alerts";
 
-/// One time that an alert fired.
+/// One occurrence of a firing alert.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Firing {
-    /// Its annotations when it was first told of.
+    /// Annotations when the alert was first sent.
     annotations: Value,
-    /// Since when it did so no more, and its annotations then; `None` if that was not told.
+    /// End time and annotations at the end; `None` if no resolution was sent.
     resolved: Option<(String, Value)>,
 }
 
-/// Each time that each alert fired: by its labels and by the moment since when it did.
+/// All occurrences of all alerts, by the labels and the start time of each.
 pub type History = BTreeMap<(String, String), Firing>;
 
-/// Takes alerts at `address` as long as the process lives, and puts them behind those in `path`.
+/// Accepts alerts at `address` until the process ends, and appends them to the file `path`.
 pub fn listen(address: &str, path: &Path) -> Result<Target, MirrorError> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     let file = Mutex::new(opened.map_err(MirrorError::file("open", path))?);
@@ -59,8 +60,8 @@ fn answer(request: &Request, file: &Mutex<File>, at_ms: i64, stream: &mut TcpStr
     }
 }
 
-/// What the alerts in `path` tell of the time up to `end_ms`. An alert whose end is behind the
-/// moment at which it was sent fired then; any other one was resolved.
+/// Reads the alerts in `path` up to `end_ms`. An alert whose end was in the future when it was sent
+/// was firing; any other one was resolved.
 pub fn history(path: &Path, end_ms: i64) -> Result<History, MirrorError> {
     let text = fs::read_to_string(path).map_err(MirrorError::file("read", path))?;
     let wrong = |number: usize| {
@@ -94,16 +95,16 @@ pub fn history(path: &Path, end_ms: i64) -> Result<History, MirrorError> {
     Ok(history)
 }
 
-/// A time of an alert in milliseconds since the epoch, those that have begun.
+/// Converts a time of an alert to milliseconds since the epoch, rounded down.
 fn milliseconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).ok()
 }
 
-/// The first thing that one history has and the other has not, or has otherwise.
+/// Describes the first occurrence that only one history contains or that differs between them.
 pub fn difference(baseline: &History, candidate: &History) -> Option<String> {
     let mut keys: Vec<_> = baseline.keys().chain(candidate.keys()).collect();
-    // By time: what is first may be the cause of the others.
+    // Differences are ordered by time, because the first one may be the cause of the others.
     keys.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
     let differs = |key: &&(String, String)| baseline.get(*key) != candidate.get(*key);
     let key = keys.into_iter().find(differs)?;
@@ -131,7 +132,7 @@ pub fn difference(baseline: &History, candidate: &History) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Sends a body as a system would, and returns the status of the answer.
+    /// Sends a body as a system does and returns the status of the response.
     fn post(address: &str, path: &str, body: &str) -> u16 {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(history(&path, i64::MAX).unwrap(), known);
     }
 
-    /// The history of alerts told as `name start end annotation at`, in seconds.
+    /// Builds a history from alerts given as `name start end annotation at`, in seconds.
     fn history_of(alerts: &[(&str, i64, i64, &str, i64)], end: i64) -> History {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("alerts");
@@ -211,7 +212,7 @@ mod tests {
             &[fired, ("A", 10, 41, "2", 41), other],
             Some("until 1970-01-01T00:00:41Z"),
         );
-        // A flip: it resolves and fires again.
+        // Flapping: the alert is resolved and fires again.
         check(
             &[fired, resolved, other, ("A", 50, 300, "1", 50)],
             Some("from 1970-01-01T00:00:50Z on: did not fire in the baseline"),

@@ -1,4 +1,4 @@
-//! What must hold when a run is over.
+//! The checks at the end of a run: write latency, queries, match rate, stored samples and alerts.
 
 use super::alerts::{self, History};
 use super::plan::{Plan, SystemPlan};
@@ -7,18 +7,18 @@ use crate::api::{Ask, Client};
 use crate::error::MirrorError;
 use serde_json::Value;
 
-/// A check and what came of it.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// Its name in the file.
+    /// Name of the check in the scenario file.
     pub name: &'static str,
-    /// Whether it holds.
+    /// Whether the check passes.
     pub holds: bool,
-    /// By which figures.
+    /// Description with the measured figures.
     pub what: String,
 }
 
-/// Whether no push took too long or was refused.
+/// Checks that no write took too long or was rejected.
 pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
     let most_ms = plan.checks.push_max.as_millis() as f64;
     Check {
@@ -31,7 +31,8 @@ pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
     }
 }
 
-/// Whether the questions beside the load were answered as they must be.
+/// Checks success rate, mean latency and fairness of the queries beside the load, as far as the
+/// scenario requires it.
 pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
     let checks = &plan.checks;
     let Some(reads) = loaded.reads else {
@@ -69,7 +70,7 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
     all
 }
 
-/// Whether enough answers of `system` match, by the report of its comparison.
+/// Checks that enough answers of `system` match, according to the report of its comparison.
 pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
     let wanted = plan.checks.match_rate;
     let rate = report["match_rate"].as_f64();
@@ -86,9 +87,9 @@ pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
     }
 }
 
-/// Whether `system` has every sample of the load once.
+/// Checks that `system` stores each sample of the load exactly once.
 pub fn acked(system: &SystemPlan, loaded: &Loaded) -> Result<Check, MirrorError> {
-    // A range leaves out its own beginning.
+    // A range excludes its own start.
     let found = count(system, loaded.start_ms - 1, loaded.end_ms)?;
     Ok(Check {
         name: "acked",
@@ -102,8 +103,8 @@ pub fn acked(system: &SystemPlan, loaded: &Loaded) -> Result<Check, MirrorError>
     })
 }
 
-/// Whether `system`, which was added later, has every sample behind `from_ms` that the baseline
-/// has.
+/// Checks that `system`, which was added later, stores as many samples after `from_ms` as the
+/// baseline.
 pub fn acked_since(
     baseline: &SystemPlan,
     system: &SystemPlan,
@@ -127,8 +128,8 @@ pub fn acked_since(
     })
 }
 
-/// Whether a system has sent the alerts of the baseline: each fired and resolved as often, at the
-/// same moments and with the same annotations.
+/// Checks that a system has sent the alerts of the baseline: with the same occurrences, start and
+/// end times, and annotations.
 pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> Check {
     let name = &system.name;
     let difference = alerts::difference(baseline, sent);
@@ -142,7 +143,7 @@ pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> Check 
     }
 }
 
-/// Samples that a system has behind `from_ms`, up to `end_ms`, each as often as it is there.
+/// Counts the samples that a system stores after `from_ms` up to `end_ms`, including duplicates.
 fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorError> {
     let client = Client::new(&format!("http://{}", system.address));
     let names = client.json("label/__name__/values", &[])?;
@@ -249,7 +250,7 @@ mod tests {
             (loaded(10, 1, 2_000.0, Some(3.0)), [true, true, true]),
             (loaded(10, 2, 2_000.1, Some(3.1)), [false, false, false]),
             (loaded(10, 0, 1.0, None), [true, true, true]),
-            // A system that was asked nothing has answered nothing.
+            // A system that received no queries has answered none.
             (loaded(0, 0, 0.0, None), [false, false, true]),
         ] {
             assert_eq!(held(&named, &loaded), expected, "{loaded:?}");

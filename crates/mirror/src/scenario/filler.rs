@@ -1,7 +1,7 @@
-//! A file that takes all room of a file system, and gives it back.
+//! A file that fills a file system until it is dropped.
 //!
-//! Invariant: only a small file system is filled, so that a run cannot take the disk of a machine;
-//! the file is gone with this value.
+//! Invariant: only small file systems are filled, so that a run cannot exhaust the disk of a
+//! machine. The file is deleted when the value is dropped.
 
 use crate::error::MirrorError;
 use rustix::fs::statvfs;
@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The most free room of a file system that is filled: more is a disk that others need.
+/// Maximum free space in bytes of a file system that may be filled. A larger one is probably
+/// shared.
 const FREE_BYTES_MAX: u64 = 4 << 30;
 
-/// The longest piece that is written at once; where it does not fit, shorter ones may.
+/// Maximum length of a single write in bytes. When it no longer fits, shorter ones are tried.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Pause before room that was freed meanwhile is taken too.
+/// Pause before space that was freed in the meantime is filled too.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// A full file system; it has room again without this value.
+/// A file system that is kept full while this value lives.
 #[derive(Debug)]
 pub struct Filler {
     path: PathBuf,
@@ -31,7 +32,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Begins to fill the file system of the folder `dir`.
+    /// Starts to fill the file system of the directory `dir`.
     pub fn start(dir: &Path) -> Result<Self, MirrorError> {
         check_is_small(dir)?;
         let path = dir.join("filler");
@@ -59,7 +60,7 @@ impl Drop for Filler {
     }
 }
 
-/// Fails if the file system of `dir` is none that may be filled.
+/// Fails if the file system of `dir` has too much free space to be filled.
 pub fn check_is_small(dir: &Path) -> Result<(), MirrorError> {
     let figures = statvfs(dir).map_err(|e| MirrorError::file("look at", dir)(e.into()))?;
     let free = figures.f_bavail.saturating_mul(figures.f_frsize);

@@ -1,4 +1,4 @@
-//! What a scenario says. `docs/compare.md` describes the file; `sections` reads its parts.
+//! A parsed scenario file. `docs/compare.md` describes its format; `sections` parses its sections.
 
 mod sections;
 
@@ -9,154 +9,155 @@ use sections::{Read, checks, compare, duration, load, needed, only, text};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A whole scenario.
+/// A complete, validated scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The file.
+    /// Path of the scenario file.
     pub file: PathBuf,
-    /// The system whose answers count as right.
+    /// The system whose answers are considered correct.
     pub baseline: SystemPlan,
-    /// The system that things happen to, mostly.
+    /// The system to which most steps apply.
     pub candidate: SystemPlan,
-    /// Systems that steps add.
+    /// Systems that are added by steps.
     pub nodes: Vec<SystemPlan>,
-    /// Where the mirror listens.
+    /// Address on which the mirror listens.
     pub mirror: String,
-    /// What is sent.
+    /// The load that is sent.
     pub load: LoadPlan,
-    /// What happens meanwhile, by time.
+    /// The steps during the load, in the order of time.
     pub steps: Vec<Step>,
-    /// What is asked.
+    /// The queries of the comparison.
     pub compare: ComparePlan,
-    /// What must hold.
+    /// The conditions that must hold at the end.
     pub checks: Checks,
 }
 
-/// A system.
+/// A system of the scenario: how to start it and where it listens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemPlan {
-    /// `baseline`, `candidate`, or what the file calls it.
+    /// `baseline`, `candidate` or another name from the file.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Its folder.
+    /// Its data directory.
     pub data: PathBuf,
-    /// Host and port.
+    /// Host and port on which it listens.
     pub address: String,
-    /// The path that answers 200 when the system is ready.
+    /// Path that responds with 200 when the system is ready.
     pub ready: String,
-    /// The path that takes remote write.
+    /// Path that accepts remote write.
     pub write: String,
-    /// Where the run takes its alerts, if it does.
+    /// Address at which the run receives the system's alerts, if it does.
     pub alerts: Option<String>,
 }
 
-/// The load: flags of `firn load`.
+/// The load, as flags of `firn load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadPlan {
-    /// Series at any one time.
+    /// Number of series at any one time.
     pub series: u64,
     /// Time between two samples of a series.
     pub interval: Duration,
-    /// How long it lasts.
+    /// Length of the load in time.
     pub duration: Duration,
-    /// Share of the pods that is replaced each period.
+    /// Share of the pods that is replaced in each period, from 0 to 1.
     pub churn: String,
-    /// How often.
+    /// Length of the replacement period.
     pub churn_period: String,
-    /// Which load.
+    /// Seed of the simulated fleet.
     pub seed: u64,
-    /// What is asked meanwhile, if anything is.
+    /// Queries that are sent during the load, if there are any.
     pub reads: Option<ReadsPlan>,
 }
 
-/// What is asked while the load is sent: flags of `firn load`.
+/// Queries that are sent during the load, as flags of `firn load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadsPlan {
-    /// Files and folders beside the scenario.
+    /// Query files and directories, relative to the scenario file.
     pub queries: Vec<PathBuf>,
-    /// The system that is asked.
+    /// Name of the system that receives the queries.
     pub system: String,
-    /// Other flags and their values.
+    /// Names and values of further flags.
     pub flags: Vec<(String, String)>,
 }
 
-/// Something that happens to a system.
+/// A disturbance of one system at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// When, from the beginning of the load.
+    /// Time since the beginning of the load.
     pub at: Duration,
-    /// To which system.
+    /// Name of the system.
     pub system: String,
-    /// What.
+    /// The disturbance itself.
     pub action: Action,
 }
 
-/// What may happen to a system.
+/// Disturbances of a system.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// `kill -9`, and a start so much later.
+    /// SIGKILL, and a start after this time.
     Kill(Duration),
-    /// SIGSTOP, and SIGCONT so much later.
+    /// SIGSTOP, and SIGCONT after this time.
     Pause(Duration),
-    /// SIGTERM, and a start once it has ended.
+    /// SIGTERM, and a start when it has exited.
     Restart,
-    /// Like `Restart`, by another command from then on.
+    /// Like [`Action::Restart`], but with another command from then on.
     Upgrade(Vec<String>),
-    /// The file system of its folder is full for so long.
+    /// Fills the file system of its data directory for this time.
     Fill(Duration),
-    /// It starts, and gets what is sent from then on.
+    /// Starts the system, which receives all data from then on.
     Add,
-    /// It gets nothing more, and ends.
+    /// Stops the system after removing it from the mirror.
     Remove,
 }
 
-/// The keys of a step that say what happens.
+/// The keys that determine the action of a step.
 const ACTIONS: [&str; 7] = [
     "kill", "pause", "restart", "upgrade", "fill", "add", "remove",
 ];
 
-/// The systems that are there from the beginning.
+/// The systems that exist from the beginning.
 pub const FIRST: [&str; 2] = ["baseline", "candidate"];
 
-/// What is asked: flags of `firn compare`.
+/// The queries of the comparison, as flags of `firn compare`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparePlan {
-    /// Files and folders beside the scenario.
+    /// Query files and directories, relative to the scenario file.
     pub queries: Vec<PathBuf>,
-    /// Other flags and their values.
+    /// Names and values of further flags.
     pub flags: Vec<(String, String)>,
 }
 
-/// What must hold at the end.
+/// The conditions that must hold at the end of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checks {
-    /// The least match rate, in percent.
+    /// Minimum match rate in percent.
     pub match_rate: f64,
-    /// Whether every acknowledged sample must be in both systems, once.
+    /// Whether each acknowledged sample must be stored exactly once in both systems.
     pub acked: bool,
-    /// Whether the systems whose alerts are taken must send those of the baseline.
+    /// Whether the systems whose alerts are received must send those of the baseline.
     pub alerts: bool,
-    /// The longest push.
+    /// Maximum duration of a write.
     pub push_max: Duration,
-    /// The least share of the questions beside the load that must be answered well.
+    /// Minimum share of successful queries beside the load, from 0 to 1.
     pub read_share: Option<f64>,
-    /// How long they may take on average.
+    /// Maximum mean latency of these queries.
     pub read_average: Option<Duration>,
-    /// How far apart the 99th percentiles of questions of equal cost may be.
+    /// Maximum ratio between the 99th percentiles of queries of equal cost.
     pub fairness: Option<f64>,
 }
 
 impl Checks {
-    /// Whether questions beside the load are judged.
+    /// Returns whether a condition concerns the queries beside the load.
     fn are_of_reads(&self) -> bool {
         self.read_share.is_some() || self.read_average.is_some() || self.fairness.is_some()
     }
 }
 
 impl Plan {
-    /// Reads a scenario; `{NAME}` in commands and folders is replaced by `settings`, `{address}`
-    /// and `{data}` by what the system has: its address, and its folder, by default one in `run`.
+    /// Reads and validates a scenario. In commands and directories, `{NAME}` is replaced by
+    /// `settings`, and `{address}` and `{data}` by the values of the system. Its data directory is
+    /// by default inside `run`.
     pub fn read(
         file: &Path,
         run: &Path,
@@ -171,25 +172,25 @@ impl Plan {
         reader.plan(&root, file).map_err(wrong)
     }
 
-    /// All systems: baseline and candidate, then those that steps add.
+    /// Returns all systems: baseline and candidate, then those that steps add.
     pub fn systems(&self) -> impl Iterator<Item = &SystemPlan> {
         [&self.baseline, &self.candidate]
             .into_iter()
             .chain(&self.nodes)
     }
 
-    /// The systems whose alerts are taken.
+    /// Returns the systems whose alerts are received.
     pub fn receivers(&self) -> impl Iterator<Item = &SystemPlan> {
         self.systems().filter(|system| system.alerts.is_some())
     }
 
-    /// The files and folders beside the scenario that it names.
+    /// Returns the query files and directories that the scenario names, relative to its file.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let reads = self.load.reads.iter().flat_map(|reads| &reads.queries);
         self.compare.queries.iter().chain(reads)
     }
 
-    /// The system with a name that the plan has.
+    /// Returns the system with the given name.
     pub fn system(&self, name: &str) -> Option<&SystemPlan> {
         self.systems().find(|system| system.name == name)
     }
@@ -287,7 +288,7 @@ impl Reader<'_> {
         words.map(|word| self.word(word, address, data)).collect()
     }
 
-    /// A text with what stands for the names in it.
+    /// Returns the text of a node with all variables replaced. Fails if a variable is unknown.
     fn word(&self, node: &Node, address: &str, data: &Path) -> Read<String> {
         let mut word = text(node)?;
         let (data, run) = (data.display().to_string(), self.run.display().to_string());
@@ -346,12 +347,12 @@ impl Reader<'_> {
     }
 }
 
-/// Names that files of a run have.
+/// Names of a run's own files, which systems cannot have.
 const RESERVED: [&str; 7] = [
     "mirror", "load", "compare", "report", "events", "state", "result",
 ];
 
-/// Refuses steps that happen to a system which is not there by then, and systems that no step adds.
+/// Rejects steps for systems that do not exist at that time, and systems that no step adds.
 fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'n Node, String)> {
     let mut there: Vec<&str> = FIRST.to_vec();
     let mut added: Vec<&str> = Vec::new();

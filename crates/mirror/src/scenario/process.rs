@@ -1,8 +1,9 @@
-//! A process of a run: started with its output in a log, watched, signalled, ended with the run.
+//! A child process of a run: started with its output in a log file, signalled, and ended with the
+//! run.
 //!
-//! Invariant: a process ends with the value that stands for it: asked first, killed if that does
-//! not help. It has a process group of its own, so that a key pressed at the terminal reaches the
-//! run alone. What a run left behind that was killed is known by a file and ended by the next one.
+//! Invariant: a process ends when its value is dropped, first by SIGTERM, then by SIGKILL. It has
+//! its own process group, so that Ctrl-C at the terminal reaches only the run itself. Processes
+//! that a killed run left behind are found by their PID files and ended by the next run.
 
 use crate::error::MirrorError;
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,29 +15,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a condition.
+/// Pause between two checks of a condition.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long a process may take to end after SIGTERM: systems put their head on the disk.
+/// Time that a process may take to exit after SIGTERM; systems write their head to disk then.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// The same where nothing is made of its data any more.
+/// The same for processes whose data is no longer needed.
 const DROP_WITHIN: Duration = Duration::from_secs(10);
 
-/// The ending of files that name a running process.
+/// Extension of the files that contain the ID of a running process.
 const PID_ENDING: &str = "pid";
 
-/// Whether a run is to stop: set from outside, looked at wherever the run waits.
+/// A flag that cancels the run. It is set from outside and checked at all waits of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Lets the run stop.
+    /// Cancels the run at its next check.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once the run is to stop.
+    /// Fails with [`MirrorError::Stopped`] if the run has been cancelled.
     pub fn check(&self) -> Result<(), MirrorError> {
         match self.0.load(Ordering::Relaxed) {
             true => Err(MirrorError::Stopped),
@@ -44,7 +45,7 @@ impl Stop {
         }
     }
 
-    /// Waits until `time`.
+    /// Waits until `time`. Fails early if the run is cancelled.
     pub fn sleep_until(&self, time: Instant) -> Result<(), MirrorError> {
         loop {
             self.check()?;
@@ -56,7 +57,8 @@ impl Stop {
         }
     }
 
-    /// Looks at `condition` until it holds; fails when that takes longer than `within`.
+    /// Checks `condition` repeatedly until it is true. Fails after `within`, or if the run is
+    /// cancelled.
     pub fn wait_for(
         &self,
         what: &str,
@@ -75,17 +77,17 @@ impl Stop {
     }
 }
 
-/// A running process; it ends with this value.
+/// A running process, which is ended when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    /// Names the process while it runs.
+    /// File with ID and command of the process, which exists while it runs.
     pid_file: PathBuf,
 }
 
 impl Process {
-    /// Starts `command`; what it writes goes behind what is in the log `name` of `dir`.
+    /// Starts `command` and appends its output to the log `name` in `dir`.
     pub fn start(name: &str, command: &[String], dir: &Path) -> Result<Self, MirrorError> {
         let log = dir.join(format!("{name}.log"));
         let open = || OpenOptions::new().create(true).append(true).open(&log);
@@ -115,13 +117,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<(), MirrorError> {
         let sent = kill_process(Pid::from_child(&self.child), signal);
         sent.map_err(|e| MirrorError::file("signal", Path::new(&self.name))(e.into()))
     }
 
-    /// Waits for the end.
+    /// Waits until the process exits. Fails early if the run is cancelled.
     pub fn wait(&mut self, stop: &Stop) -> Result<ExitStatus, MirrorError> {
         loop {
             if let Some(status) = self.ended() {
@@ -131,19 +133,19 @@ impl Process {
         }
     }
 
-    /// Whether it ended, and how.
+    /// Returns the exit status if the process has exited.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Asks the process to end and waits for it.
+    /// Sends SIGTERM and waits until the process exits.
     pub fn stop(&mut self, stop: &Stop) -> Result<(), MirrorError> {
         self.signal(Signal::TERM)?;
         let what = format!("{} to end after SIGTERM", self.name);
         stop.wait_for(&what, END_WITHIN, || self.ended().is_some())
     }
 
-    /// Ends the process at this instant.
+    /// Kills the process with SIGKILL and waits until it has exited.
     pub fn kill(&mut self) -> Result<(), MirrorError> {
         self.signal(Signal::KILL)?;
         let waited = self.child.wait();
@@ -155,21 +157,21 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.ended().is_none() {
-            // One that is stopped hears SIGTERM only when it goes on.
+            // A process stopped by SIGSTOP handles SIGTERM only after SIGCONT.
             let _ = self.signal(Signal::TERM);
             let _ = self.signal(Signal::CONT);
             let asked = Stop::default();
             let _ = asked.wait_for("the end", DROP_WITHIN, || self.ended().is_some());
         }
-        // It may have ended already.
+        // This fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_file(&self.pid_file);
     }
 }
 
-/// Ends what a run in `dir` left behind that was killed: processes with the number and the command
-/// that it wrote down.
+/// Ends processes that a killed run in `dir` left behind. They are identified by process ID and
+/// command.
 pub fn end_leftovers(dir: &Path) -> Result<(), MirrorError> {
     let listed = fs::read_dir(dir).map_err(MirrorError::file("read", dir))?;
     for path in listed.flatten().map(|entry| entry.path()) {
@@ -189,7 +191,7 @@ fn end_leftover(pid: &str, command: &str) {
     let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) else {
         return;
     };
-    // The number may be another process's by now.
+    // Another process may have received the ID in the meantime.
     let is_it = || {
         let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
         let running = fs::read(path).unwrap_or_default();
@@ -202,20 +204,21 @@ fn end_leftover(pid: &str, command: &str) {
     }
 }
 
-/// Whether a process has no files and sockets any more. Its command line is gone before those are.
+/// Returns whether a process has closed its files and sockets. Its command line disappears before
+/// that.
 fn has_let_go(pid: Pid) -> bool {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let Ok(stat) = fs::read_to_string(format!("{folder}/stat")) else {
         return true;
     };
-    // Behind the name, which may hold anything.
+    // The state follows the name in parentheses, which may contain any character.
     let state = stat.rsplit(')').next().map(str::trim_start);
     let is_over = state.is_some_and(|state| state.starts_with(['Z', 'X']));
     let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count);
     is_over && threads <= 1
 }
 
-/// The body of a GET that is answered with 200.
+/// Sends a GET request and returns the body of the response if its status is 200.
 pub fn get(agent: &ureq::Agent, url: &str) -> Option<String> {
     let mut answer = agent.get(url).call().ok()?;
     let body = answer.body_mut().with_config().limit(16 << 20);

@@ -1,9 +1,8 @@
-//! A run of a scenario, phase by phase: load, comparison, checks, result.
+//! Executes a scenario phase by phase: load, comparison, checks, result.
 //!
-//! A run that was broken off goes on with the phase that it was in. A load that was broken off is
-//! sent again from its beginning, with the times that it had: a system that has a sample keeps it
-//! once, so nothing is there twice, and nothing that was lost on the way is missing. What happened
-//! to systems before does not happen again.
+//! An interrupted run continues with the phase that it was in. An interrupted load is sent again
+//! from its beginning with the original timestamps. Because systems store a sample only once, there
+//! are neither duplicates nor gaps. Steps that have already been executed are not repeated.
 
 use super::alerts;
 use super::checks::{self, Check};
@@ -24,19 +23,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Data time before the load, in which both systems have the same: nothing. Questions may read it.
+/// Length of the time before the load in milliseconds, for which neither system has data. Queries
+/// may read it.
 const HISTORY_MS: i64 = 1_200_000;
 
-/// Steps of range questions: enough to see a gap, few enough for short intervals.
+/// Number of steps of range queries: enough to show gaps, few enough for short intervals.
 const STEPS: i64 = 1_000;
 
-/// How long the clock may take to come to the end of the load.
+/// Maximum time to wait for the clock to reach the end of the load.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// How much later than scraped a sample may be sent: the deadline of its request, and some more.
+/// Maximum delay in milliseconds between scrape and sending of a sample: the request deadline plus
+/// a margin.
 const SENT_WITHIN_MS: i64 = 7_000;
 
-/// A run.
+/// A run of a scenario, new or continued.
 pub struct Run {
     plan: Plan,
     dir: PathBuf,
@@ -46,8 +47,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Opens the folder of a run. A new one gets the scenario and the files that it names.
-    /// Processes that a killed run left behind end.
+    /// Opens the directory of a run and ends processes that a killed run left behind. Into a new
+    /// run, the scenario and the files that it names are copied.
     pub fn open(plan: Plan, dir: &Path, firn: &Path, stop: Stop) -> Result<Self, MirrorError> {
         fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         end_leftovers(dir)?;
@@ -67,12 +68,12 @@ impl Run {
         Ok(run)
     }
 
-    /// Removes what a run left that did not begin its load.
+    /// Removes the files of an earlier run that did not begin its load.
     fn clear(&self) -> Result<(), MirrorError> {
         let own = ["mirror", "report"].map(|name| self.dir.join(name));
         let data = self.plan.systems().map(|system| system.data.clone());
         for path in own.into_iter().chain(data).filter(|path| path.exists()) {
-            // The folder itself may be where a file system is mounted.
+            // The directory itself may be a mount point and is therefore kept.
             let listed = fs::read_dir(&path).map_err(MirrorError::file("read", &path))?;
             for inner in listed.flatten().map(|entry| entry.path()) {
                 let removed = match inner.is_dir() {
@@ -92,7 +93,7 @@ impl Run {
         Ok(())
     }
 
-    /// Copies the scenario and its questions, so that the folder can be run again elsewhere.
+    /// Copies the scenario and its query files, so that the directory can be run again elsewhere.
     fn keep_files(&self) -> Result<(), MirrorError> {
         let beside = self.plan.file.parent().unwrap_or(Path::new(""));
         let pairs = self.plan.files();
@@ -104,7 +105,7 @@ impl Run {
         Ok(())
     }
 
-    /// Refuses flags that the load and the comparison would refuse, before the load and not after.
+    /// Rejects invalid flags of the load and the comparison at the start instead of after the load.
     fn check_flags(&self) -> Result<(), MirrorError> {
         let named = |e: MirrorError| MirrorError::Usage(e.to_string());
         let arguments = |command: Vec<String>| command.into_iter().skip(2).map(OsString::from);
@@ -125,7 +126,7 @@ impl Run {
         Ok(())
     }
 
-    /// Does what is left of the run. Says whether all checks hold.
+    /// Executes the remaining phases of the run. Returns whether all checks pass.
     pub fn finish(mut self, out: &mut dyn Write) -> Result<bool, MirrorError> {
         match (self.state.phase, self.state.start_ms) {
             (Phase::Load, None) => {}
@@ -197,7 +198,7 @@ impl Run {
         Ok(passed)
     }
 
-    /// Writes a line to the terminal and to the log of events.
+    /// Writes a line with a timestamp to `out` and to the event log.
     fn tell(&self, out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         let path = self.dir.join("events.log");
         let line = format!("{} {text}\n", crate::api::seconds(now_ms()));
@@ -207,10 +208,10 @@ impl Run {
         written.map_err(MirrorError::file("write", &path))
     }
 
-    /// Sends the load through the mirror while the events happen that have not happened yet.
+    /// Sends the load through the mirror and executes the remaining steps at their times.
     fn load(&mut self, running: &mut Running, out: &mut dyn Write) -> Result<Loaded, MirrorError> {
         running.start_mirror()?;
-        // On a whole second, so that steps of questions and samples meet.
+        // The load starts at a whole second, so that the steps of queries coincide with samples.
         let start_ms = self.state.start_ms.unwrap_or((now_ms() / 1000 + 2) * 1000);
         self.state.start_ms = Some(start_ms);
         self.state.keep(&self.dir)?;
@@ -245,7 +246,7 @@ impl Run {
         self.loaded(start_ms, &log, &command[2..])
     }
 
-    /// What the load left, by what it wrote.
+    /// Derives the result of the load from the report in its log.
     fn loaded(
         &self,
         start_ms: i64,
@@ -253,7 +254,7 @@ impl Run {
         arguments: &[String],
     ) -> Result<Loaded, MirrorError> {
         let text = fs::read_to_string(log).map_err(MirrorError::file("read", log))?;
-        // What the load said beside its report may hold braces too.
+        // The log may contain other output with braces after the report.
         let json = text.find('{').map_or("", |from| &text[from..]);
         let mut documents = serde_json::Deserializer::from_str(json).into_iter::<Value>();
         let report = documents.next().and_then(Result::ok).unwrap_or_default();
@@ -262,7 +263,7 @@ impl Run {
             .ok_or_else(|| MirrorError::Late(format!("the load failed; see {}", log.display())))?;
         let step_ms = self.plan.load.interval.as_millis() as i64;
         let rounds = self.plan.load.duration.as_millis() as i64 / step_ms.max(1);
-        // The samples of a round are spread over an interval.
+        // The samples of a round are distributed over an interval.
         let end_ms = start_ms + rounds * step_ms;
         let ended = || now_ms() > end_ms;
         self.stop
@@ -300,7 +301,7 @@ impl Run {
         ] {
             command.extend([flag.to_owned(), value]);
         }
-        // What is killed fails requests.
+        // Requests fail while a system is down, which must not end the load.
         let switches = ["--live", "--json", "--keep-going"];
         command.extend(switches.map(str::to_owned));
         if let Some(reads) = &load.reads {
@@ -312,7 +313,7 @@ impl Run {
         command
     }
 
-    /// The flags of questions from files that were copied.
+    /// Returns the flags for queries from files that were copied into the run.
     fn questions(&self, files: &[PathBuf], flags: &[(String, String)]) -> Vec<String> {
         let files = files.iter().map(|file| {
             let file = self.dir.join(file).display().to_string();
@@ -324,7 +325,8 @@ impl Run {
         files.chain(flags).flatten().collect()
     }
 
-    /// From when a system has what the baseline has; before the load none has anything.
+    /// Returns the time from which a system has the data of the baseline. Before the load, none has
+    /// any.
     fn complete_from_ms(&self, system: &SystemPlan, loaded: &Loaded) -> i64 {
         let interval_ms = self.plan.load.interval.as_millis() as i64;
         match self.state.joined_ms.get(&system.name) {
@@ -333,7 +335,7 @@ impl Run {
         }
     }
 
-    /// Where the report about a system lies.
+    /// Returns the directory of the report about a system.
     fn report_dir(&self, system: &SystemPlan) -> PathBuf {
         match FIRST.contains(&system.name.as_str()) {
             true => self.dir.join("report"),
@@ -341,7 +343,7 @@ impl Run {
         }
     }
 
-    /// Compares a system with the baseline over the load.
+    /// Compares a system with the baseline over the time of the load.
     fn compare(
         &self,
         system: &SystemPlan,
@@ -395,7 +397,8 @@ impl Run {
             command.extend([flag.to_owned(), value]);
         }
         if self.state.joined_ms.contains_key(&system.name) {
-            // Series end by markers, so no selector sees further back than to the last scrape.
+            // Series end with staleness markers, so no selector reads data older than the last
+            // scrape.
             let wait = format!("{}ms", 2 * interval_ms + SENT_WITHIN_MS);
             command.extend(["--staleness-wait".to_owned(), wait]);
         }
@@ -439,13 +442,13 @@ impl Run {
         Ok(all)
     }
 
-    /// What a system has sent of alerts.
+    /// Returns the file with the alerts of a system.
     fn alerts_path(&self, system: &SystemPlan) -> PathBuf {
         self.dir.join(format!("{}-alerts.jsonl", system.name))
     }
 }
 
-/// Copies a file, or a folder with all that is in it, unless it is there already.
+/// Copies a file, or a directory recursively. Does nothing if source and target are the same.
 fn copy(from: &Path, to: &Path) -> Result<(), MirrorError> {
     let named = |e: MirrorError| MirrorError::Usage(e.to_string());
     let same = |path: &Path| fs::canonicalize(path).ok();
@@ -466,7 +469,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), MirrorError> {
     copied.map(|_| ()).map_err(named)
 }
 
-/// Samples of a load that are no staleness markers, by the arguments of `firn load`.
+/// Returns the number of samples of a load that are not staleness markers. `arguments` are those of
+/// `firn load`.
 fn visible_count(arguments: &[String]) -> Result<u64, MirrorError> {
     let options = load::options::Options::parse(arguments.iter().map(OsString::from))?;
     let mut fleet = Fleet::new(options.fleet);

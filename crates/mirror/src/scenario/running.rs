@@ -1,12 +1,13 @@
-//! The processes of a run: the systems that are up, the mirror in front of them, and what happens
-//! to them.
+//! The processes of a run: the systems, the mirror in front of them, and the disturbances of
+//! systems.
 //!
 //! ```text
-//! steps -> events by time -> signals, starts, ends, a new config of the mirror
+//! steps -> events ordered by time -> signals, starts, stops, new configurations of the mirror
 //! ```
 //!
-//! Invariant: the mirror sends to the systems that are part of the run, up or not, and to no other;
-//! which those are follows from the plan and from how many events have happened.
+//! Invariant: the mirror sends to all members of the run, whether they are up or not, and to no
+//! other system. The members are determined by the plan and the number of events that have
+//! happened.
 
 use super::filler::{self, Filler};
 use super::plan::{Action, FIRST, Plan, SystemPlan};
@@ -19,16 +20,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a system may take to be ready: it may replay a log after a kill.
+/// Time that a system may take to become ready, for example while it replays its WAL after a kill.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long the mirror may take to empty its queues after the load.
+/// Time that the mirror may take to deliver its queues after the load.
 const DRAIN_WITHIN: Duration = Duration::from_secs(600);
 
-/// How long a look at a metric or a path may take.
+/// Timeout of a request for metrics or readiness.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something at a time of the load.
+/// An event during the load. A step consists of one or two events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Kill,
@@ -43,7 +44,7 @@ pub enum Event {
     Remove,
 }
 
-/// What happens when and to which system, in order.
+/// Returns the events of all steps with their times and systems, ordered by time.
 pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
     let mut events = Vec::new();
     for step in &plan.steps {
@@ -72,13 +73,13 @@ pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
     events
 }
 
-/// A system that is part of the run.
+/// A system that is currently part of the run.
 #[derive(Debug)]
 struct Member {
     plan: SystemPlan,
-    /// What starts it, which an upgrade changes.
+    /// Command that starts the system; an upgrade replaces it.
     command: Vec<String>,
-    /// Whether it is up, or to be started.
+    /// Whether the system is up or must be started.
     is_wanted: bool,
     process: Option<Process>,
     filler: Option<Filler>,
@@ -96,12 +97,12 @@ impl Member {
     }
 }
 
-/// The processes of a run; they end with this value.
+/// The processes of a run, which are ended when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     dir: PathBuf,
     firn: PathBuf,
-    /// Where the mirror listens.
+    /// Address on which the mirror listens.
     address: String,
     agent: ureq::Agent,
     members: BTreeMap<String, Member>,
@@ -110,7 +111,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The members after the first `happened` events of `plan`; nothing is started yet.
+    /// Determines the members after the first `happened` events of `plan`, without starting them.
     pub fn after(plan: &Plan, happened: usize, dir: &Path, firn: &Path, stop: Stop) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
@@ -132,7 +133,7 @@ impl Running {
         running
     }
 
-    /// Lets an event of an earlier run be true of this one.
+    /// Applies the lasting effect of an event from before the run was continued.
     fn replay(&mut self, plan: &Plan, name: &str, event: Event) {
         match (event, plan.system(name)) {
             (Event::Add, Some(system)) => {
@@ -155,13 +156,13 @@ impl Running {
         }
     }
 
-    /// The systems that are part of the run.
+    /// Returns the systems that are currently part of the run.
     pub fn systems(&self) -> impl Iterator<Item = &SystemPlan> {
         self.members.values().map(|member| &member.plan)
     }
 
-    /// Fails if a step fills a file system that is none for that. The folders of those systems are
-    /// made: they are mounted by the user who starts the run.
+    /// Fails if a step fills a file system that is too large for it. Creates the data directories
+    /// of these systems, on which users mount small file systems before the run.
     pub fn check_fillable(plan: &Plan) -> Result<(), MirrorError> {
         for step in &plan.steps {
             if let (Action::Fill(_), Some(system)) = (&step.action, plan.system(&step.system)) {
@@ -172,7 +173,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the systems that should be up, and waits until they are ready.
+    /// Starts all members that should be up and waits until they are ready.
     pub fn start_systems(&mut self) -> Result<(), MirrorError> {
         let wanted = self.members.iter().filter(|(_, m)| m.is_wanted);
         let wanted: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
@@ -191,13 +192,13 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until all systems that are up are ready.
+    /// Waits until all members that are up are ready.
     pub fn wait_ready(&mut self) -> Result<(), MirrorError> {
         let names: Vec<String> = self.members.keys().cloned().collect();
         names.iter().try_for_each(|name| self.wait_ready_of(name))
     }
 
-    /// Waits until a system is ready, if it is up. Others may be stopped meanwhile.
+    /// Waits until a member is ready, if it is up. Others may be paused at that time.
     fn wait_ready_of(&mut self, name: &str) -> Result<(), MirrorError> {
         let Some(member) = self.members.get_mut(name) else {
             return Ok(());
@@ -225,7 +226,7 @@ impl Running {
         }
     }
 
-    /// Starts the mirror in front of the systems.
+    /// Starts the mirror with the current members as targets and waits until it is ready.
     pub fn start_mirror(&mut self) -> Result<(), MirrorError> {
         self.write_targets()?;
         let mut command = vec![self.firn.display().to_string(), "mirror".to_owned()];
@@ -243,7 +244,7 @@ impl Running {
         self.stop.wait_for(&what, READY_WITHIN, looked)
     }
 
-    /// Ends the mirror.
+    /// Stops the mirror with SIGTERM and waits until it exits.
     pub fn stop_mirror(&mut self) -> Result<(), MirrorError> {
         match self.mirror.take() {
             None => Ok(()),
@@ -271,7 +272,8 @@ impl Running {
         fs::write(&path, text).map_err(MirrorError::file("write", &path))
     }
 
-    /// What of each target waits in the mirror; nothing if the mirror does not say.
+    /// Returns the queued bytes of each target from the metrics of the mirror; empty if it does not
+    /// respond.
     fn queues(&self) -> BTreeMap<String, String> {
         let url = format!("http://{}/metrics", self.address);
         let text = get(&self.agent, &url).unwrap_or_default();
@@ -284,7 +286,7 @@ impl Running {
             .collect()
     }
 
-    /// Lets the mirror send to the systems that are part of the run now.
+    /// Reconfigures the mirror to send to the current members and waits until it does.
     fn reload_mirror(&self) -> Result<(), MirrorError> {
         self.write_targets()?;
         let Some(mirror) = &self.mirror else {
@@ -298,7 +300,7 @@ impl Running {
         })
     }
 
-    /// Waits until nothing waits in the mirror for any system.
+    /// Waits until the queues of all targets are empty.
     pub fn wait_drained(&self) -> Result<(), MirrorError> {
         let what = "the mirror to deliver its backlog";
         self.stop.wait_for(what, DRAIN_WITHIN, || {
@@ -307,8 +309,8 @@ impl Running {
         })
     }
 
-    /// Does what happens to a system. A system that is down cannot be killed, and one that is up
-    /// needs no start.
+    /// Applies an event to a system. Killing a system that is down and starting one that is up do
+    /// nothing.
     pub fn happen(&mut self, plan: &Plan, name: &str, event: Event) -> Result<(), MirrorError> {
         match (event, plan.system(name)) {
             (Event::Add, Some(system)) => {
@@ -357,7 +359,7 @@ impl Running {
         Ok(())
     }
 
-    /// Ends all systems cleanly.
+    /// Stops all systems with SIGTERM and waits until they exit.
     pub fn stop_systems(&mut self) -> Result<(), MirrorError> {
         for member in self.members.values_mut() {
             if let Some(mut process) = member.process.take() {
@@ -368,7 +370,7 @@ impl Running {
     }
 }
 
-/// Makes the folder of a system that may lie on a file system of its own.
+/// Creates the data directory of a system, which may become a mount point.
 fn make_folder(path: &Path) -> Result<(), MirrorError> {
     let made = fs::create_dir_all(path).map_err(MirrorError::file("create", path));
     made.map_err(|e| MirrorError::Usage(e.to_string()))

@@ -1,10 +1,10 @@
-//! How far a run has come: what it goes on with after a break.
+//! Progress of a run, stored in its directory so that an interrupted run can be continued.
 //!
 //! ```text
 //! load -> compare -> check -> done
 //! ```
 //!
-//! Invariant: the file names a phase only once what the phases before it left is in the folder.
+//! Invariant: the file names a phase only after the results of all earlier phases have been stored.
 
 use crate::error::MirrorError;
 use serde::{Deserialize, Serialize};
@@ -12,71 +12,72 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The part of a run that comes next.
+/// The phases of a run in the order of their execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The load is sent and the steps happen.
+    /// The load is sent and the steps are executed.
     #[default]
     Load,
-    /// The systems are compared.
+    /// The systems are compared with the baseline.
     Compare,
-    /// What must hold is looked at.
+    /// The conditions of the scenario are checked.
     Check,
-    /// Nothing is left to do.
+    /// The run is complete.
     Done,
 }
 
-/// What is known once the load is done.
+/// Results of the load, which comparison and checks need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// The time of the first samples.
+    /// Timestamp of the first samples in milliseconds since the epoch.
     pub start_ms: i64,
-    /// The time of the last ones.
+    /// End of the load's data in milliseconds since the epoch.
     pub end_ms: i64,
-    /// Acknowledged samples.
+    /// Number of acknowledged samples.
     pub samples: u64,
-    /// Those of them that queries see: all but staleness markers.
+    /// Number of samples that queries return: all except staleness markers.
     pub visible: u64,
-    /// Requests that were not acknowledged.
+    /// Number of requests that were not acknowledged.
     pub failed: u64,
-    /// The longest push, in milliseconds.
+    /// Duration of the longest write in milliseconds.
     pub push_max_ms: f64,
-    /// What became of the questions beside it, if some were asked.
+    /// Results of the queries beside the load, if there were any.
     #[serde(default)]
     pub reads: Option<Reads>,
 }
 
-/// What became of questions.
+/// Results of the queries beside the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reads {
-    /// How many were due.
+    /// Number of queries that were due.
     pub due: u64,
-    /// How many got no good answer.
+    /// Number of queries without a successful answer.
     pub failed: u64,
-    /// How long they took on average, in milliseconds.
+    /// Mean latency in milliseconds.
     pub average_ms: f64,
-    /// The largest ratio between the tails of questions of equal cost, if it is known.
+    /// Largest ratio between the 99th percentiles of queries of equal cost, if it could be
+    /// determined.
     pub fairness: Option<f64>,
 }
 
-/// How far a run has come.
+/// The stored progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What comes next.
+    /// The next phase to execute.
     pub phase: Phase,
-    /// When the load began; it is sent again from there after a break.
+    /// Start of the load in milliseconds; a continued run sends it again from this time.
     pub start_ms: Option<i64>,
-    /// How many events of the load have happened.
+    /// Number of events of the load that have happened.
     pub events: usize,
-    /// Systems that were added, and since when they get what is sent.
+    /// Systems that were added, and the times from which they receive data, in milliseconds.
     pub joined_ms: BTreeMap<String, i64>,
-    /// What the load left.
+    /// Results of the load, when it is complete.
     pub loaded: Option<Loaded>,
 }
 
 impl State {
-    /// What the run in `dir` left; a new state if there was none.
+    /// Reads the state of the run in `dir`; returns the initial state if there is none.
     pub fn read(dir: &Path) -> Result<Self, MirrorError> {
         let path = dir.join("state.json");
         if !path.exists() {
@@ -88,7 +89,7 @@ impl State {
         serde_json::from_slice(&text).map_err(wrong)
     }
 
-    /// Keeps the state in `dir`.
+    /// Replaces the state file in `dir` atomically.
     pub fn keep(&self, dir: &Path) -> Result<(), MirrorError> {
         let path = dir.join("state.json");
         let new = path.with_extension("new");

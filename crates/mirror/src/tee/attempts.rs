@@ -1,17 +1,18 @@
-//! Requests on their way to a target: attempts until each is taken or refused.
+//! Delivers the requests of one lane to a target, repeating attempts until each request is accepted
+//! or rejected.
 //!
 //! ```text
-//! request -> young enough? -> attempt -> taken, or refused for good: the next one of its lane
-//!              ^                  |  ` of several bodies, and refused: each of them by itself
-//!              |                  ` again: wait, doubled each time
-//!              `---- a body outgrew the bounds meanwhile, or the settings changed: it all ends
+//! request -> young enough? -> attempt -> accepted, or rejected for good: next request of the lane
+//!              ^                  |  ` rejected, and made of several bodies: send each separately
+//!              |                  ` retry: wait, with a pause that doubles each time
+//!              `---- a body exceeded the limits meanwhile, or the settings changed: lane ends
 //! ```
 //!
-//! A receiver that refuses a request for one sample refuses all in it (Prometheus takes nothing of
-//! a request of 1.0 then). So what one sender sent wrong must not cost what another one sent.
+//! A receiver that rejects a request because of one sample may reject all of it, as Prometheus does
+//! with requests of version 1.0. Invalid data from one sender must not affect the data of others.
 //!
-//! Invariant: one request of a lane is under way at a time, since receivers refuse what is out of
-//! order; what becomes of the cursor is left to the courier.
+//! Invariant: only one request of a lane is in flight, because receivers reject out-of-order
+//! samples. The caller moves the cursor.
 
 use super::bodies::{Bodies, PASSED_HEADERS, Write};
 use super::filter::message_of;
@@ -32,10 +33,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info, warn};
 
-/// Between two lines of one kind in the log.
+/// Minimum time between two log lines of the same kind.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
-/// A kind of line in the log that may come with every body.
+/// Rate limiter for a kind of log line that may occur for each body.
 #[derive(Default)]
 pub struct Quiet(Mutex<Said>);
 
@@ -46,7 +47,7 @@ struct Said {
 }
 
 impl Quiet {
-    /// Counts `count` more; how many there were since the last line, if it is time for one.
+    /// Adds `count` occurrences. Returns the number since the last log line if another one is due.
     pub fn count(&self, count: u64) -> Option<u64> {
         let mut said = lock(&self.0);
         said.unsaid += count;
@@ -62,41 +63,41 @@ impl Quiet {
     }
 }
 
-/// What the log was told of a target.
+/// Rate limiters for the log lines about one target.
 #[derive(Default)]
 pub struct Reports {
-    /// Bodies that were given up.
+    /// Bodies that were dropped from the queue.
     pub lost: Quiet,
-    /// Bodies that could not be read.
+    /// Bodies that could not be decoded for filtering.
     pub unreadable: Quiet,
     refused: Quiet,
     unwritten: Quiet,
     failed: Quiet,
 }
 
-/// The oldest body of a parcel.
+/// Position and arrival time of the oldest body of a parcel.
 #[derive(Clone, Copy, Debug)]
 pub struct Oldest {
-    /// Where it begins.
+    /// Position at which it begins in the log.
     pub at: u64,
-    /// When it came, by the wall clock.
+    /// Wall-clock time of its arrival, in milliseconds since the epoch.
     pub time_ms: TimestampMs,
 }
 
 impl Oldest {
-    /// How long it may still wait where `max` is the limit.
+    /// Returns how long the body may still wait if `max` is the limit; zero if it has expired.
     pub fn time_left(&self, env: &Env, max: Duration) -> Duration {
         let waited = env.clock.now_ms().saturating_sub(self.time_ms);
-        // A clock that was set back makes nothing older.
+        // If the clock was set back, no body counts as older.
         max.saturating_sub(Duration::from_millis(u64::try_from(waited).unwrap_or(0)))
     }
 
-    /// Returns when it is beyond what may wait.
+    /// Waits until the body exceeds the queue limits of `settings`.
     async fn outgrown(&self, bodies: &Bodies, env: &Env, settings: &TargetSettings) {
         let mut end = bodies.follow_end();
         let outgrown = end.wait_for(|end| end - self.at > settings.queue_bytes_max);
         match settings.queue_age_max {
-            // An error means that the log is gone, and with it the courier.
+            // An error means that the log has been dropped, and the courier with it.
             None => drop(outgrown.await),
             Some(max) => tokio::select! {
                 _ = outgrown => {}
@@ -106,52 +107,52 @@ impl Oldest {
     }
 }
 
-/// How an attempt ended.
+/// Result of one attempt.
 enum Attempted {
-    /// The request is done with.
+    /// The request was accepted or finally rejected.
     Done,
-    /// The target refused it for good, which it may not do with each of its bodies.
+    /// The target rejected the request for good, which may be due to only one of its bodies.
     Apart(String),
-    /// The parcel must be looked at anew: it outgrew the bounds, or the settings changed.
+    /// The parcel must be prepared again: it exceeded the limits, or the settings changed.
     Anew,
-    /// It is sent again after this time.
+    /// The request must be repeated after at least this time.
     Again(Duration),
 }
 
-/// How sending a request ended.
+/// Result of sending a request with all its attempts.
 enum Sending {
-    /// It is done with.
+    /// The request was accepted, finally rejected, or is too old.
     Done,
-    /// It is not, and the lane ends here.
+    /// The request is incomplete, and the rest of the lane is not sent.
     Ended,
-    /// These are to be sent in its place.
+    /// These requests are to be sent instead.
     Apart(Vec<Request>),
 }
 
-/// What sends the requests of one lane.
+/// Sender for the requests of one lane of a parcel.
 pub struct Attempts<'c> {
-    /// Where they go.
+    /// The target of the requests.
     pub target: &'c Target,
-    /// Where their bodies wait.
+    /// The log that contains the bodies of the requests.
     pub bodies: &'c Bodies,
-    /// Clock and randomness.
+    /// Clock and random numbers.
     pub env: &'c Env,
-    /// What the configuration says of the target.
+    /// Configuration of the target.
     pub settings: &'c TargetSettings,
-    /// Bytes that an unpacked message may have.
+    /// Maximum length of an uncompressed message in bytes.
     pub message_bytes_max: usize,
-    /// What the log was told.
+    /// Rate limiters for the log.
     pub reports: &'c Reports,
     /// The oldest body of the parcel.
     pub oldest: Oldest,
-    /// Tells when the configuration says something else.
+    /// Notifies of changes of the configuration.
     pub changes: watch::Receiver<Arc<TargetSettings>>,
-    /// Set once: no further attempt is begun.
+    /// Set once at shutdown, after which no attempt begins.
     pub stopping: watch::Receiver<bool>,
 }
 
 impl Attempts<'_> {
-    /// Sends `lane`; whether all of it is done with.
+    /// Sends the requests of `lane` in order. Returns whether all of them were completed.
     pub async fn send(mut self, lane: &[Request]) -> bool {
         for request in lane {
             let begun = Instant::now();
@@ -164,7 +165,8 @@ impl Attempts<'_> {
         true
     }
 
-    /// Sends a request, or the bodies that it is made of.
+    /// Sends a request, or the bodies of which it is made if it is rejected. Returns whether it was
+    /// completed.
     async fn send_one(&mut self, request: &Request) -> bool {
         match self.send_whole(request).await {
             Sending::Done => true,
@@ -211,7 +213,7 @@ impl Attempts<'_> {
         Sending::Ended
     }
 
-    /// What of `request` is not too old to be sent; none if all of it is.
+    /// Removes samples that are too old from `request`; returns `None` if nothing remains.
     async fn young<'r>(&self, request: Cow<'r, Request>) -> Option<Cow<'r, Request>> {
         let Some(age_max) = self.settings.sample_age_max else {
             return Some(request);
@@ -233,7 +235,7 @@ impl Attempts<'_> {
             (left, write)
         });
         let Ok((Ok(left), write)) = leaving.await else {
-            // It cannot be read, which the target says better.
+            // The request cannot be decoded. It is sent, so that the target reports the error.
             return Some(request);
         };
         let left = left.map(|((body, contents), seams)| Request {
@@ -250,7 +252,8 @@ impl Attempts<'_> {
         left.map(Cow::Owned)
     }
 
-    /// The bodies that `request` is made of, which the target refused as `why` says.
+    /// Splits `request`, which the target rejected because of `why`, into the bodies of which it is
+    /// made.
     async fn apart(&self, request: &Request, why: String) -> Sending {
         let (write, seams) = (request.write.clone(), request.seams.clone());
         let limits = self.limits();
@@ -292,7 +295,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Sends a request once, after `attempt` attempts. One under way is not cut by a stop.
+    /// Sends a request once; `attempt` is the number of earlier attempts. A shutdown does not
+    /// interrupt it.
     async fn attempt(&mut self, request: &Request, attempt: u32) -> Attempted {
         let begun = Instant::now();
         let settings = self.settings;
@@ -332,7 +336,7 @@ impl Attempts<'_> {
         self.judge(verdict, request)
     }
 
-    /// Counts how an attempt ended and tells the log.
+    /// Counts the result of an attempt, logs failures, and decides how to continue.
     fn judge(&self, verdict: Verdict, request: &Request) -> Attempted {
         let target = self.target;
         let was_failing = target.is_failing.get() == 1;
@@ -364,7 +368,7 @@ impl Attempts<'_> {
                 if let Some(attempts) = self.reports.failed.count(1) {
                     let to = &target.label;
                     match trouble {
-                        // Nothing but other credentials or another URL ends it.
+                        // Only other credentials or another URL can solve this.
                         Trouble::Access => error!(
                             to,
                             error = why,
@@ -380,7 +384,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Counts a request that the target took, but for what is `missing` in what it says it wrote.
+    /// Counts an accepted request. `missing` are the contents that the target did not report as
+    /// written.
     fn take(&self, request: &Request, missing: Contents) {
         self.target.count_taken(request, missing);
         if missing.all_samples() + missing.exemplars > 0
@@ -397,7 +402,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Counts a request that the target will never take, and tells the log.
+    /// Counts and logs a request that the target has rejected for good.
     fn refuse(&self, request: &Request, why: String) {
         self.target.count_refused(request);
         if let Some(bodies) = self.reports.refused.count(1) {
@@ -406,7 +411,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Between half of `pause` and all of it: targets that failed together do not return together.
+    /// Returns a random time between half of `pause` and all of it, so that targets that failed
+    /// together are not retried together.
     fn jittered(&self, pause: Duration) -> Duration {
         let half = pause / 2;
         let range = half.as_micros().max(1) as u64;
@@ -414,7 +420,7 @@ impl Attempts<'_> {
     }
 }
 
-/// The version of remote write that a request is of.
+/// Returns the version of remote write in which a request is encoded.
 fn version_of(write: &Write) -> Version {
     match message_of(write) {
         Message::V1 => Version::V1,
@@ -422,7 +428,7 @@ fn version_of(write: &Write) -> Version {
     }
 }
 
-/// The headers of `write`, by name.
+/// Returns the stored headers of `write` with their names.
 fn headers(write: &Write) -> Vec<(&'static str, Bytes)> {
     let named = |(at, value): &(usize, Bytes)| Some((*PASSED_HEADERS.get(*at)?, value.clone()));
     write.headers.iter().filter_map(named).collect()

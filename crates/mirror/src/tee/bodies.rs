@@ -1,17 +1,18 @@
-//! The log of bodies on disk: one for all targets, written once and synced before a body counts.
+//! The log of bodies on disk, shared by all targets. A body is synced before it is acknowledged.
 //!
 //! ```text
-//! append -> pending -> a group: one write, one sync -> end moves on, those who wait are told
-//!                        ` fails: those who wait hear why; the next group begins a new segment
-//! read(at) -> entries of one segment          trim(to) -> segments that end before it go
+//! append -> pending -> group: one write, one sync -> end advances, callers are notified
+//!                        ` failure: callers receive the error; next group begins a new segment
+//! read(at) -> entries of one segment          trim(to) -> segments that end before it are removed
 //! ```
 //!
-//! Positions count the bytes of frames since the first start; a segment is named by the position
-//! that it begins with and ends where the next one begins, so what a failed write left behind its
-//! end is never read. Group commit has no timer: the next group is what came during the last sync.
+//! Positions count the bytes of frames since the first start. A segment is named after its start
+//! position and ends where the next one begins, so that the remains of a failed write behind its
+//! end are never read. Group commit has no timer: the next group contains all that arrived during
+//! the last sync.
 //!
-//! Invariant: a body is below [`Bodies::end`] only once it is synced; no IO happens under the lock.
-//! Who still needs which body is left to the cursors of the targets.
+//! Invariant: a body is below [`Bodies::end`] only after it has been synced; no I/O happens under
+//! the lock. The cursors of the targets determine which bodies are still needed.
 
 mod format;
 #[cfg(test)]
@@ -35,33 +36,36 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A segment is closed at this size: small enough that space comes back soon after targets went
-/// on, large enough that a GiB is 64 files.
+/// Length in bytes at which a segment is closed: small enough to free space soon, large enough that
+/// a GiB consists of only 64 files.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Bytes of a group; what is beyond waits for the next one. A disk takes this in some 10 ms.
+/// Maximum length of a group in bytes; further bodies wait for the next one. A disk writes this in
+/// about 10 ms.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes that a target reads at one time, unless one body has more.
+/// Number of bytes that a target reads at a time, unless a single body is longer.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Bytes of the newest groups that stay in memory: targets that keep up take bodies from there,
-/// which saves them a read, a checksum and a thread. Four seconds of 100,000 samples a second.
+/// Number of bytes of the newest groups that are kept in memory. Targets that keep up read bodies
+/// from there, which saves a read, a checksum and a thread switch. Holds about four seconds at
+/// 100,000 samples per second.
 const RECENT_BYTES_MAX: usize = 16 << 20;
 
-/// After a failed write the disk is left alone for so long: senders retry faster than it heals.
+/// Time without disk access after a failed write: senders retry faster than the disk recovers.
 const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a frame that are read of a body that is given up: its headers and what it holds.
+/// Number of bytes that are read of the frame of a dropped body: its headers and the counts of its
+/// contents.
 const PEEKED_BYTES: usize = 256;
 
-/// The name of a segment ends with this.
+/// Suffix of the names of segments.
 const SUFFIX: &str = ".bodies";
 
-/// Told once whether a body is durable, or why not.
+/// Callback that receives the result when a body is durable or has failed.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// The log. Clones share it.
+/// The log of bodies. Clones share the same log.
 #[derive(Clone)]
 pub struct Bodies(Arc<Shared>);
 
@@ -71,16 +75,16 @@ struct Shared {
     segment_bytes: u64,
     state: Mutex<State>,
     end: watch::Sender<u64>,
-    /// Held as long as the log is.
+    /// The lock on the directory, held as long as the log is open.
     _lock: Box<dyn DirLock>,
 }
 
 struct State {
-    /// Oldest first; the last one ends at the end of the log.
+    /// Segments, oldest first. The last one ends at the end of the log.
     segments: VecDeque<Segment>,
-    /// The file of the last one, if it can take more.
+    /// File of the last segment, if more can be appended to it.
     file: Option<Arc<dyn File>>,
-    /// The newest groups, oldest first: where each begins, and its frames.
+    /// The newest groups, oldest first: start position and frames of each.
     recent: VecDeque<(u64, Bytes)>,
     pending: VecDeque<Pending>,
     is_committing: bool,
@@ -99,32 +103,31 @@ struct Pending {
     done: Done,
 }
 
-/// Why the disk takes nothing.
+/// A failed write, after which the disk is not used for some time.
 #[derive(Clone)]
 struct Fault {
-    /// By the monotonic clock.
+    /// Monotonic time from which writes are tried again.
     retry_at: Duration,
     message: String,
 }
 
-/// What was read at a position.
+/// The result of reading at a position.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Whole bodies, in order; none at the end of the log.
+    /// Complete bodies in order; empty at the end of the log.
     Entries(Vec<Entry>),
-    /// Bytes that are no body, up to a position that a segment begins with.
+    /// A range without valid bodies, which ends at the start of a segment or at the end of the log.
     Damaged {
-        /// Where bodies may go on.
+        /// Position from which valid bodies may continue.
         to: u64,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
 }
 
 impl Bodies {
-    /// Opens the log in `dir`, which is created if it is not there. It ends at `least_end` at
-    /// least, so that positions never come twice. Fails with
-    /// [`firn_model::error::ErrorKind::Unavailable`].
+    /// Opens the log in `dir`, which is created if necessary. Its end is at least `least_end`, so
+    /// that positions are never reused. Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub fn open(env: Env, dir: &Path, least_end: u64) -> Result<Self, Error> {
         Self::open_with(env, dir, least_end, SEGMENT_BYTES)
     }
@@ -162,29 +165,29 @@ impl Bodies {
         })))
     }
 
-    /// Behind the newest durable body.
+    /// Returns the position after the newest durable body.
     pub fn end(&self) -> u64 {
         *self.0.end.borrow()
     }
 
-    /// Follows [`Bodies::end`].
+    /// Returns a receiver that follows [`Bodies::end`].
     pub fn follow_end(&self) -> watch::Receiver<u64> {
         self.0.end.subscribe()
     }
 
-    /// The position of the oldest body.
+    /// Returns the position of the oldest body.
     pub fn start(&self) -> u64 {
         let state = lock(&self.0.state);
         state.segments.front().map_or(self.end(), |s| s.start)
     }
 
-    /// Bytes on disk, those of headers left out.
+    /// Returns the total length of the frames on disk in bytes, without the headers of segments.
     pub fn bytes(&self) -> u64 {
         let state = lock(&self.0.state);
         state.segments.iter().map(|s| s.end - s.start).sum()
     }
 
-    /// Why the newest group is not durable, if it is not.
+    /// Returns the error of the newest group if it could not be made durable.
     pub fn fault(&self) -> Option<String> {
         lock(&self.0.state)
             .fault
@@ -192,8 +195,8 @@ impl Bodies {
             .map(|f| f.message.clone())
     }
 
-    /// Makes `write` durable and tells `done`, in the order of the calls. How much waits is bounded
-    /// by those who wait for it.
+    /// Makes `write` durable, in the order of the calls, and passes the result to `done`. The
+    /// number of pending bodies is bounded only by the callers that wait.
     pub fn append(&self, write: Write, done: Done) {
         let now = self.0.env.clock.monotonic();
         let time_ms = self.0.env.clock.now_ms();
@@ -217,8 +220,8 @@ impl Bodies {
         self.0.env.compute.spawn(Work::Log, commit);
     }
 
-    /// The bodies from `at` on, to the end of a group, as far as they are still in memory; as many
-    /// as a read of the disk gives, or a little more.
+    /// Returns the bodies from `at` to the end of a group if they are still in memory. It returns
+    /// about as many as a read from disk.
     pub fn recent(&self, at: u64) -> Option<Vec<Entry>> {
         let groups: Vec<(u64, Bytes)> = {
             let state = lock(&self.0.state);
@@ -229,7 +232,7 @@ impl Bodies {
         };
         let mut entries: Vec<Entry> = Vec::new();
         for (start, frames) in groups {
-            // What a failed write left out lies between two groups.
+            // Groups are not contiguous if a write failed between them.
             if entries.last().is_some_and(|last| last.end != start) {
                 break;
             }
@@ -247,14 +250,14 @@ impl Bodies {
         (!entries.is_empty()).then_some(entries)
     }
 
-    /// Reads from `at` on, some bodies at a time. Fails as the disk does.
+    /// Reads some bodies from `at` on. Fails with the error of the disk.
     pub fn read(&self, at: u64) -> io::Result<Found> {
         self.0.read(at)
     }
 
-    /// Where the body after the one at `at` begins, and when this one came; an error if no body
-    /// begins there; what it holds, if that was noted. Unchecked but for its length: for what is
-    /// given up.
+    /// Returns the end of the body at `at`, its arrival time, and the counts of its contents if
+    /// they were stored. Only its length is validated, because it is used for bodies that are
+    /// dropped. Fails if no body begins at `at`.
     pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs, Option<Contents>)> {
         let Some(segment) = self.0.segment_of(at) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -269,19 +272,19 @@ impl Bodies {
         }
     }
 
-    /// Where the segment ends that has `at`.
+    /// Returns the end of the segment that contains `at`.
     pub fn segment_end(&self, at: u64) -> u64 {
         self.0.segment_of(at).map_or(self.end(), |s| s.end)
     }
 
-    /// Removes segments all of whose bodies lie before `to`. The newest one stays, for it says
-    /// where the log ends, unless the disk is full: its own bytes may be what fills it.
+    /// Removes segments whose bodies are all before `to`. The newest one is kept, because it
+    /// determines the end of the log, unless the disk is full and its own bytes may be the cause.
     pub fn trim(&self, to: u64) -> io::Result<()> {
         self.remove(to, false)
     }
 
-    /// Removes segments all of whose bodies lie before `to`, the newest one too: positions that
-    /// come twice do no harm where no cursor is.
+    /// Removes segments whose bodies are all before `to`, including the newest one. Reused
+    /// positions are harmless when there are no cursors.
     pub fn clear(&self, to: u64) -> io::Result<()> {
         self.remove(to, true)
     }
@@ -305,7 +308,7 @@ impl Bodies {
 }
 
 impl State {
-    /// Keeps a group in memory, and those before it as far as they fit.
+    /// Keeps a group in memory and drops the oldest ones beyond [`RECENT_BYTES_MAX`].
     fn remember(&mut self, start: u64, frames: Bytes) {
         self.recent.push_back((start, frames));
         let mut bytes: usize = self.recent.iter().map(|(_, frames)| frames.len()).sum();
@@ -365,7 +368,7 @@ impl Shared {
         }
     }
 
-    /// What is where no segment is: nothing at the end of the log, else what was lost.
+    /// Describes a position outside all segments: the end of the log, or a lost segment.
     fn gap(&self, at: u64) -> Found {
         let state = lock(&self.state);
         let next = state.segments.iter().map(|s| s.start).find(|s| *s > at);
@@ -379,7 +382,7 @@ impl Shared {
         }
     }
 
-    /// Makes groups durable until nothing waits.
+    /// Makes groups durable until no body is pending.
     fn commit(&self) {
         loop {
             let (group, target) = {
@@ -409,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// Where the next group goes: behind what the open segment has, or into a new one.
+    /// Returns the position and file for the next group: the open segment, or a new one.
     fn target(&self, state: &State) -> (Segment, Option<Arc<dyn File>>) {
         let end = *self.end.borrow();
         let fresh = Segment { start: end, end };
@@ -421,8 +424,8 @@ impl Shared {
         }
     }
 
-    /// Writes and syncs a group. What a failed one left is cut off, as far as the disk lets us;
-    /// what cannot be cut off lies behind the segment's end and is not read.
+    /// Writes and syncs a group. The remains of a failed write are truncated if possible; otherwise
+    /// they are behind the end of the segment and never read.
     fn write(
         &self,
         (segment, file): (Segment, Option<Arc<dyn File>>),
@@ -433,7 +436,7 @@ impl Shared {
             let path = self.path(segment.start);
             let created = self.create(&path, segment, frames);
             if created.is_err() {
-                // Best effort: a file of this name is removed before it is made again.
+                // Best effort: an existing file of this name is removed before it is created again.
                 let _ = disk.remove_file(&path);
             }
             return created.map(|file| (segment, file));
@@ -467,7 +470,7 @@ impl Shared {
         Ok(file)
     }
 
-    /// Notes what became of a group; says why if it is not durable.
+    /// Records the result of a group. Returns the error if it is not durable.
     fn settle(
         &self,
         outcome: io::Result<(Segment, Arc<dyn File>)>,
@@ -514,7 +517,7 @@ impl Shared {
     }
 }
 
-/// The oldest bodies that wait, as many as a group takes.
+/// Takes the oldest pending bodies, as many as fit into a group; at least one.
 fn take_group(pending: &mut VecDeque<Pending>) -> Vec<Pending> {
     let mut bytes = 0;
     let is_next = |pending: &&Pending| {
@@ -526,7 +529,7 @@ fn take_group(pending: &mut VecDeque<Pending>) -> Vec<Pending> {
     pending.drain(..count).collect()
 }
 
-/// Whether a file of this name is a segment.
+/// Returns whether a file with this name is a segment.
 pub fn is_segment(name: &Path) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
 }
@@ -542,7 +545,8 @@ fn read_at(file: &dyn File, offset: u64, bytes: u64) -> io::Result<Bytes> {
     Ok(into.into())
 }
 
-/// The whole frames at the beginning of `bytes`, which stand at `at`, and what follows them.
+/// Returns the complete frames at the start of `bytes`, which is at position `at`, and the frame
+/// that follows them.
 fn entries_of(bytes: &Bytes, at: u64) -> (Vec<Entry>, Frame) {
     let mut entries = Vec::new();
     let mut offset = 0;
@@ -562,7 +566,8 @@ fn entries_of(bytes: &Bytes, at: u64) -> (Vec<Entry>, Frame) {
     }
 }
 
-/// The segments in `dir`. Only the last one may have a torn end; one without a whole frame goes.
+/// Finds the segments in `dir`. Only the last one may have a torn end; if it contains no complete
+/// frame, it is removed.
 fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
     let mut starts: Vec<u64> = Vec::new();
     for name in env.disk.list(dir)? {
@@ -590,7 +595,7 @@ fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
     Ok(VecDeque::new())
 }
 
-/// Where the whole frames of the segment that begins at `start` end.
+/// Returns the end position of the last complete frame in the segment that begins at `start`.
 fn whole_end(file: &dyn File, start: u64) -> io::Result<u64> {
     let mut head = [0; HEADER_BYTES];
     if file.read_at(0, &mut head)? < HEADER_BYTES || head != header(start) {

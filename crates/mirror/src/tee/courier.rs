@@ -1,14 +1,14 @@
-//! The task of one target: takes bodies from the log in order and sends what the target wants.
+//! The task of one target: reads bodies from the log in order and delivers the wanted part of them.
 //!
 //! ```text
-//! read bodies -> prepare parcels -> full, or its oldest body waited for long enough
-//!   -> the requests of each lane, side by side -> all done with: the cursor moves behind it
+//! read bodies -> prepare parcels -> full, or its oldest body has waited long enough
+//!   -> requests of all lanes in parallel -> all completed: the cursor advances
 //! ```
 //!
-//! One parcel is under way at a time, and in it one request of each lane: what is out of order
-//! receivers refuse. Invariant: the cursor moves only over bodies that were taken, refused for
-//! good, not wanted, or counted as lost; nothing here waits for another target. What was taken of
-//! a parcel that could not be ended is sent again, in order.
+//! Only one parcel is in flight at a time, and in it one request of each lane, because receivers
+//! reject out-of-order samples. Invariant: the cursor advances only over bodies that were accepted,
+//! finally rejected, not wanted, or counted as lost. A courier never waits for another target.
+//! After an incomplete parcel, its requests are sent again, in order.
 
 use super::attempts::{Attempts, Oldest, Reports};
 use super::bodies::{Bodies, Entry, Found};
@@ -24,61 +24,62 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
 
-/// After a read that failed; the body counts as damaged after so many of them.
+/// Pause after a failed read. After the maximum number of attempts, the segment counts as damaged.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 const READ_ATTEMPTS_MAX: u32 = 5;
 
-/// What may wait for a target, in time that it takes one by one, before it gets lanes.
+/// Backlog of a target from which several lanes are used: the time that it would take with one
+/// lane.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// Requests that take no longer are better sent one by one: to make lanes of a body with 2,000
-/// samples takes half of that.
+/// Duration of requests below which one lane is better: distributing a body with 2,000 samples over
+/// lanes takes half as long.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// What a courier works with.
+/// The state of one target's delivery task.
 pub struct Courier {
-    /// Its target.
+    /// The target to which it delivers.
     pub target: Arc<Target>,
-    /// Where bodies come from.
+    /// The log from which bodies are read.
     pub bodies: Bodies,
-    /// Clock and randomness.
+    /// Clock and random numbers.
     pub env: Env,
-    /// Bytes that an unpacked message may have.
+    /// Maximum length of an uncompressed message in bytes.
     pub message_bytes_max: usize,
-    /// What the configuration says now.
+    /// The current configuration of the target.
     pub settings: watch::Receiver<Arc<TargetSettings>>,
-    /// Set once: no further attempt is begun.
+    /// Set once at shutdown, after which no attempt begins.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// A parcel that may be sent.
+/// A parcel that is ready to be sent.
 struct Ready {
     oldest: Oldest,
-    /// Where its last body ends.
+    /// Position at which its last body ends.
     end: u64,
     parcel: Parcel,
 }
 
-/// How far the courier is.
+/// State of the delivery between two steps.
 #[derive(Default)]
 struct Progress {
     ready: VecDeque<Ready>,
     reports: Reports,
     failed_reads: u32,
-    /// Where the body begins that waited for others for long enough.
+    /// Position of the oldest body of a parcel that has waited long enough for further bodies.
     waited_for: Option<u64>,
 }
 
 impl Courier {
-    /// Sends until it is told to stop. An attempt under way is not cut.
+    /// Delivers bodies until shutdown. A running attempt is not interrupted.
     pub async fn run(mut self) {
         let mut progress = Progress::default();
         let mut prepared_by = self.settings.borrow().clone();
-        // An error means that the target is gone.
+        // An error means that the target has been removed.
         while !*self.stopping.borrow() && self.settings.has_changed().is_ok() {
             let settings = self.settings.borrow_and_update().clone();
             if !Arc::ptr_eq(&settings, &prepared_by) {
-                // Other filters may prepare something else.
+                // Other settings may result in other parcels.
                 progress.ready.clear();
                 prepared_by = settings.clone();
             }
@@ -94,7 +95,8 @@ impl Courier {
                     if self.wait_to_fill(next, &settings).await {
                         progress.waited_for = Some(cursor);
                     }
-                    // Prepared anew, with what came meanwhile.
+                    // The parcel is prepared again with the bodies that have arrived in the
+                    // meantime.
                     progress.ready.clear();
                 }
                 Some(next) => {
@@ -105,7 +107,7 @@ impl Courier {
         }
     }
 
-    /// Reads and prepares what comes next, or waits for it.
+    /// Reads and prepares the next bodies, or waits for them.
     async fn find(&mut self, settings: &Arc<TargetSettings>, progress: &mut Progress) {
         match self.read(settings).await {
             Ok(Some(found)) => {
@@ -126,7 +128,7 @@ impl Courier {
         }
     }
 
-    /// Notes what was made ready, by which what waits is reckoned.
+    /// Records the contents of prepared parcels, from which the backlog is estimated.
     fn note_ready(&self, ready: &VecDeque<Ready>) {
         let (Some(first), Some(last)) = (ready.front(), ready.back()) else {
             return;
@@ -141,7 +143,7 @@ impl Courier {
         self.target.looked_at(bytes, contents);
     }
 
-    /// Reads what comes next and prepares it; none at the end of the log.
+    /// Reads and prepares the next bodies; returns `None` at the end of the log.
     async fn read(
         &self,
         settings: &Arc<TargetSettings>,
@@ -205,14 +207,15 @@ impl Courier {
         let mut end = self.bodies.follow_end();
         let cursor = self.target.cursor();
         tokio::select! {
-            // Errors mean that the other side is gone, which is a stop.
+            // Errors mean that the other side has been dropped, which counts as a stop.
             _ = end.wait_for(|end| *end > cursor) => {}
             _ = self.settings.changed() => {}
             _ = self.stopping.changed() => {}
         }
     }
 
-    /// Whether `next` is the end of the log, not full, and may still wait for more.
+    /// Returns whether `next` is at the end of the log, not full, and may still wait for more
+    /// bodies.
     fn may_grow(&self, next: &Ready, settings: &TargetSettings, waited_for: Option<u64>) -> bool {
         !next.parcel.is_full
             && next.end >= self.bodies.end()
@@ -220,8 +223,8 @@ impl Courier {
             && !next.oldest.time_left(&self.env, settings.fill).is_zero()
     }
 
-    /// Waits until as much came again as `next` has, so that preparing anew costs no more than what
-    /// came; whether the time is over instead.
+    /// Waits until as many bytes have arrived as `next` contains, so that preparing it again costs
+    /// no more than the new bodies. Returns true if the time has expired instead.
     async fn wait_to_fill(&mut self, next: &Ready, settings: &TargetSettings) -> bool {
         let mut end = self.bodies.follow_end();
         let enough = next.end + (next.end - next.oldest.at);
@@ -233,7 +236,7 @@ impl Courier {
         }
     }
 
-    /// Gives up the oldest bodies beyond what may wait.
+    /// Drops the oldest bodies beyond the size limit of the queue.
     async fn keep_queue_bytes(&self, settings: &TargetSettings, reports: &Reports) {
         let (from, end) = (self.target.cursor(), self.bodies.end());
         let max = settings.queue_bytes_max;
@@ -245,7 +248,8 @@ impl Courier {
             let (mut at, mut count) = (from, 0);
             let mut lost = Contents::default();
             while end - at > max {
-                // Where no body begins the whole segment is passed over, which counts as one.
+                // If no valid body begins here, the rest of the segment is skipped and counts as
+                // one body.
                 at = match bodies.peek(at) {
                     Ok((next, _, contents)) => {
                         lost = lost.and(contents.unwrap_or_default());
@@ -276,7 +280,8 @@ impl Courier {
         }
     }
 
-    /// Sends a parcel until it is done with, or must be looked at anew.
+    /// Sends a parcel and advances the cursor if it was completed. Otherwise the parcel must be
+    /// prepared again.
     async fn deliver(&self, next: &Ready, settings: &TargetSettings, reports: &Reports) {
         let bodies = next.parcel.bodies as u64;
         let max = settings.queue_age_max;
@@ -310,7 +315,7 @@ impl Courier {
         }
     }
 
-    /// Sends all lanes; whether all is done with.
+    /// Sends all lanes in parallel. Returns whether all of them were completed.
     async fn send(
         &self,
         oldest: Oldest,
@@ -337,20 +342,20 @@ impl Courier {
     }
 }
 
-/// What waits for the target, and how long one request takes.
+/// Backlog of a target and recent duration of its requests, from which the use of lanes is decided.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
-    /// In the log.
+    /// Queued bytes in the log.
     bytes: u64,
-    /// Of late.
+    /// Recent mean duration of an attempt.
     attempt: Duration,
-    /// Bytes that an unpacked message may have.
+    /// Maximum length of an uncompressed message in bytes.
     message_bytes_max: usize,
 }
 
 impl Backlog {
-    /// Whether what waits would take longer than [`BEHIND`] if it went one by one, in bodies like
-    /// these.
+    /// Returns whether delivering the backlog with one lane would take longer than [`BEHIND`],
+    /// assuming bodies like `entries`.
     fn is_behind(&self, entries: &[Entry]) -> bool {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return false;
@@ -360,13 +365,13 @@ impl Backlog {
         self.attempt > QUICK && self.attempt.as_secs_f64() * bodies > BEHIND.as_secs_f64()
     }
 
-    /// Whether [`Backlog::prepare`] of these need not go to another thread.
+    /// Returns whether [`Backlog::prepare`] is fast enough to run on the current thread.
     fn is_quick(&self, entries: &[Entry], settings: &TargetSettings) -> bool {
         let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
         settings.prepare.is_quick(&writes, self.is_behind(entries))
     }
 
-    /// What the target wants of these bodies, the first ones that wait.
+    /// Prepares parcels of `entries`, the oldest queued bodies.
     fn prepare(&self, entries: &[Entry], settings: &TargetSettings) -> VecDeque<Ready> {
         let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
         let (bytes_max, is_behind) = (self.message_bytes_max, self.is_behind(entries));
@@ -375,7 +380,7 @@ impl Backlog {
     }
 }
 
-/// Each parcel with the bodies that it is made of.
+/// Combines each parcel with the positions of the bodies from which it was made.
 fn ready_of(entries: &[Entry], parcels: Vec<Parcel>) -> VecDeque<Ready> {
     let mut entries = entries.iter();
     let ready = parcels.into_iter().filter_map(|parcel| {

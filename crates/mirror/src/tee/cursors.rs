@@ -1,4 +1,5 @@
-//! How far each target has got, in a file that is replaced as a whole (`docs/format/mirror.md`).
+//! Delivery positions of all targets, in a file that is replaced atomically
+//! (`docs/format/mirror.md`).
 //!
 //! ```text
 //! firn mirror cursors 1
@@ -6,15 +7,15 @@
 //! crc32c <eight hexadecimal digits, of all bytes before this line>
 //! ```
 //!
-//! Invariant: the file is there as a whole, old or new, whatever happens. It may be old: then a
-//! target gets again, in order, what it got since.
+//! Invariant: the file is always complete, in its old or its new version. If it is old, targets
+//! receive the bodies since then again, in order.
 
 use firn_model::env::{Disk, OpenMode};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Positions by the keys of targets.
+/// Position in the log for each target, by the key of the target.
 pub type Cursors = BTreeMap<String, u64>;
 
 const NAME: &str = "cursors";
@@ -22,21 +23,21 @@ const NEW_NAME: &str = "cursors.new";
 const FIRST_LINE: &str = "firn mirror cursors 1";
 const SUM: &str = "crc32c ";
 
-/// More than a thousand targets with the longest URLs in use.
+/// Maximum length of the file in bytes: more than a thousand targets with very long URLs.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Why cursors cannot be used.
+/// Reason why stored cursors cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorsError {
-    /// The disk said so.
+    /// The file could not be read.
     #[error("read {NAME}: {0}")]
     Disk(#[from] io::Error),
-    /// The file does not say what it should.
+    /// The file is malformed, for this reason.
     #[error("{NAME} is damaged: {0}")]
     Damaged(&'static str),
 }
 
-/// Reads the cursors in `dir`; none if no file is there.
+/// Reads the cursors in `dir`; returns `None` if there is no file.
 pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError> {
     let file = match disk.open(&dir.join(NAME), OpenMode::Read) {
         Ok(file) => file,
@@ -54,7 +55,7 @@ pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError
     parse(&text).map(Some).map_err(CursorsError::Damaged)
 }
 
-/// Replaces the cursors in `dir`.
+/// Replaces the file with the cursors in `dir` atomically and syncs it.
 pub fn save(disk: &dyn Disk, dir: &Path, cursors: &Cursors) -> io::Result<()> {
     let (new, name) = (dir.join(NEW_NAME), dir.join(NAME));
     let file = match disk.open(&new, OpenMode::CreateNew) {

@@ -1,8 +1,8 @@
-//! Which series of a body a target gets: those that match, or a share of all.
+//! Selects the series of a body that a target receives: those that match, or a share of all.
 //!
-//! A share is taken by the hash of a series' labels, so that a series is there always or never, on
-//! every target and after every start, and a smaller share is a part of every larger one. What
-//! makes the choice reads a body; a target that gets everything costs no decoding.
+//! A share is determined by the hash of a series' labels. The choice for a series is therefore the
+//! same on all targets and after all restarts, and a smaller share is a subset of each larger one.
+//! Filtering decodes the body; a target that receives everything needs no decoding.
 
 use super::bodies::Write;
 use super::target::{Parcel, Prepare, Request, Wanted};
@@ -12,12 +12,13 @@ use firn_wire::remote_write::{Contents, Seams};
 use firn_wire::snappy;
 use firn_wire::thinning::{self, Message, Pair, Thinned};
 
-/// What a target wants.
+/// The series that a target receives.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// A series is wanted if all matchers of one of these sets match; all are if there is no set.
+    /// Sets of matchers. A series is selected if all matchers of one set match, or if there are no
+    /// sets.
     pub matchers: Vec<Vec<Matcher>>,
-    /// The share of series that is sent, from 0 to 1.
+    /// Share of the selected series that is sent, from 0 to 1.
     pub ratio: f64,
 }
 
@@ -30,7 +31,7 @@ impl Default for Filter {
     }
 }
 
-/// The message that a request says it holds.
+/// Returns the message type of a request according to its `Content-Type` header.
 pub fn message_of(write: &Write) -> Message {
     let content_type = write.header("content-type").unwrap_or_default();
     let is_v2 = |part: &str| {
@@ -43,7 +44,7 @@ pub fn message_of(write: &Write) -> Message {
     }
 }
 
-/// The message of a request, unpacked; `bytes_max` bounds it.
+/// Decompresses the message of a request, which may have at most `bytes_max` bytes.
 pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
     match write.header("content-encoding") {
         None | Some("" | "snappy") => {}
@@ -59,12 +60,12 @@ pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
 }
 
 impl Filter {
-    /// Whether every series is wanted.
+    /// Returns whether all series are selected.
     pub fn is_open(&self) -> bool {
         self.matchers.is_empty() && self.ratio >= 1.0
     }
 
-    /// What the target gets of `write`, whose message may have `bytes_max` bytes.
+    /// Returns the selected part of `write`, whose message may have at most `bytes_max` bytes.
     fn apply(&self, write: &Write, bytes_max: usize) -> Wanted {
         if self.is_open() {
             return with_body(write, write.body.clone());
@@ -113,7 +114,7 @@ impl Prepare for Filter {
     }
 }
 
-/// One request: the headers of `write`, with `body`.
+/// Returns one request with the headers of `write` and the given body.
 fn with_body(write: &Write, body: Bytes) -> Wanted {
     let write = Write {
         headers: write.headers.clone(),
@@ -127,7 +128,7 @@ fn with_body(write: &Write, body: Bytes) -> Wanted {
     }]])
 }
 
-/// Whether the hash of these labels lies in the first `ratio` of all hashes.
+/// Returns whether the hash of these labels is in the first `ratio` of all hashes.
 fn is_in_share(pairs: &mut [Pair<'_>], ratio: f64) -> bool {
     if !pairs.is_sorted() {
         pairs.sort_unstable();
@@ -139,7 +140,7 @@ fn is_in_share(pairs: &mut [Pair<'_>], ratio: f64) -> bool {
         hasher.update(value);
         hasher.update(b"\xff");
     }
-    // The upper 53 bits are a fraction of one, exactly.
+    // The upper 53 bits are converted to a fraction exactly.
     let fraction = (hasher.digest() >> 11) as f64 / (1u64 << 53) as f64;
     fraction < ratio
 }
@@ -152,7 +153,8 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// A request of 1.0 with the series `m{i="..."}`, their labels sorted or not.
+    /// Returns a request of version 1.0 with the series `m{i="..."}`, with sorted or unsorted
+    /// labels.
     fn request(series: impl Iterator<Item = u32>, is_sorted: bool) -> Write {
         let mut message = Vec::new();
         for i in series {
@@ -184,7 +186,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the series that are left.
+    /// Returns the numbers of the series that pass the filter.
     fn left(filter: &Filter, is_sorted: bool) -> Vec<u32> {
         let is_left = |i: &u32| {
             let one = request(std::iter::once(*i), is_sorted);
@@ -199,7 +201,7 @@ mod tests {
         let mut filter = matching("i", MatchOp::Regex, "1.");
         let expected = request(10..20, true).body;
         assert_eq!(filter.apply(&all, LIMIT), with_body(&all, expected));
-        // A label that is not there is empty.
+        // An absent label matches like an empty one.
         let more = matching("absent", MatchOp::Equal, "");
         filter.matchers.extend(more.matchers);
         assert_eq!(filter.apply(&all, LIMIT), with_body(&all, all.body.clone()));

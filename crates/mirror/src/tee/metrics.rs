@@ -1,4 +1,4 @@
-//! What `firn mirror` says of itself.
+//! Metrics of `firn mirror`, which are collected from the log and its targets on each scrape.
 
 use super::Mirror;
 use super::target::{Loss, Target};

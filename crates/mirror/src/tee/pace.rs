@@ -1,45 +1,45 @@
-//! How many lanes a target asks for, by how fast bodies come and go, as Prometheus reckons its
-//! shards: to take what comes, and a twentieth of what waits, each second.
+//! Estimates the number of lanes that a target needs, as Prometheus estimates shards: enough to
+//! deliver the incoming bodies and a twentieth of the backlog per second.
 //!
-//! The number is shown, not acted upon: a round has as many lanes as there are full requests. One
-//! beyond what is allowed says that the target takes less than what comes.
+//! The number is only exposed as a metric; a parcel has as many lanes as there are full requests. A
+//! number above the allowed maximum shows that the target accepts less than arrives.
 
 use std::time::Duration;
 
-/// Between two looks: Prometheus's.
+/// Time between two estimates, as in Prometheus.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What the newest period weighs.
+/// Weight of the newest period in the moving averages.
 const WEIGHT: f64 = 0.2;
 
-/// The share of what waits that is to go in a second.
+/// Share of the backlog that is to be delivered per second.
 const CATCH_UP: f64 = 0.05;
 
-/// How far a target is at some time.
+/// Progress of a target at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
-    /// By the monotonic clock.
+    /// Monotonic time of the observation.
     pub at: Duration,
-    /// Where bodies end.
+    /// End position of the log.
     pub end: u64,
-    /// Where the next one begins that it needs.
+    /// Position of the next body that the target needs.
     pub cursor: u64,
-    /// What its requests took up to now, all lanes together.
+    /// Total duration of its requests so far, over all lanes.
     pub busy: Duration,
 }
 
-/// Rates by the second.
+/// Moving averages of the rates of one target.
 #[derive(Debug, Default)]
 pub struct Pace {
     last: Option<Tick>,
-    /// Bytes that come, bytes that go, and seconds of lanes that this takes.
+    /// Bytes per second that arrive and are delivered, and busy lanes.
     rates: Option<(f64, f64, f64)>,
-    /// Lanes that are asked for.
+    /// Estimated number of lanes, if it is known.
     pub desired: Option<f64>,
 }
 
 impl Pace {
-    /// Looks anew, if it is time to.
+    /// Updates the rates and the estimate if a period has passed.
     pub fn tick(&mut self, now: Tick) {
         let Some(last) = self.last else {
             self.last = Some(now);
@@ -79,8 +79,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The lanes after periods of 10 s: what came, what went and for how long requests were under
-    /// way in each, in bytes and seconds.
+    /// Checks the number of lanes after periods of 10 s. Each period has the bytes that arrived,
+    /// the bytes that were delivered, and the total duration of requests in seconds.
     fn check(periods: &[(u64, u64, u64)], expected: Option<f64>) {
         let mut pace = Pace::default();
         let mut now = Tick {
@@ -103,21 +103,21 @@ mod tests {
     #[test]
     fn lanes_are_those_that_take_what_comes_and_a_part_of_what_waits() {
         check(&[], None);
-        // Nothing went: what it would take is not known.
+        // Nothing was delivered, so the required time is unknown.
         check(&[(1000, 0, 0)], None);
-        // One lane is busy for half of the time.
+        // One lane is busy half of the time.
         check(&[(1000, 1000, 5)], Some(0.5));
-        // Two lanes all the time for half of what comes, and 1,000 bytes are left.
+        // Two lanes are always busy with half of the incoming bytes, and 1,000 bytes remain.
         check(
             &[(2000, 1000, 20)],
             Some(2.0 / 100.0 * (200.0 + 0.05 * 1000.0)),
         );
-        // As much again: twice as much waits.
+        // The same again: the backlog doubles.
         check(
             &[(2000, 1000, 20), (2000, 1000, 20)],
             Some(2.0 / 100.0 * (200.0 + 0.05 * 2000.0)),
         );
-        // What went before is remembered while nothing goes.
+        // Earlier rates are kept while nothing is delivered.
         let goes = 100.0 * 0.8;
         check(
             &[(1000, 1000, 10), (0, 0, 0)],

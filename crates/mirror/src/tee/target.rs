@@ -1,4 +1,4 @@
-//! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
+//! A target: its configuration, the requests that it receives, and the metrics of their delivery.
 
 use super::bodies::Write;
 use super::pace::{Pace, Tick};
@@ -13,122 +13,124 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The answer of a target, or why there is none.
+/// A future with the response of a target, or the reason why there is none.
 pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>>;
 
 /// An attempt to deliver a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Posting {
-    /// Names are in lower case.
+    /// Headers with names in lower case.
     pub headers: Vec<(&'static str, Bytes)>,
-    /// The body.
+    /// The request body as it is sent.
     pub body: Bytes,
-    /// What is in it.
+    /// Counts of its contents.
     pub contents: Contents,
-    /// Metrics of which it says what they are, and nothing else.
+    /// Number of metrics for which the request contains metadata; it contains nothing else then.
     pub metrics: u64,
-    /// How many attempts there were before.
+    /// Number of earlier attempts.
     pub attempt: u32,
 }
 
-/// Sends bodies to one target. Dropping what it returns ends the attempt.
+/// Transport that sends requests to one target. Dropping a returned future cancels the attempt.
 pub trait Deliver: Send + Sync {
-    /// Posts a request. Follows no redirect.
+    /// Posts a request without following redirects.
     fn post(&self, posting: Posting) -> Delivering<'_>;
 }
 
-/// A request for a target.
+/// A request for a target, made from one or several bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Headers and body.
+    /// Headers and body of the request.
     pub write: Write,
-    /// What it holds, as far as its maker looked; nothing where it is passed on as it came.
+    /// Counts of its contents; all zero for a request that is forwarded without being decoded.
     pub contents: Contents,
-    /// Where the bodies meet that it is made of.
+    /// Boundaries of the bodies from which it was made.
     pub seams: Seams,
 }
 
-/// What a target gets of some bodies.
+/// The part of some bodies that a target receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Lanes of requests: they go side by side, those of one lane one after the other.
+    /// Lanes of requests. Lanes are sent in parallel, and the requests of a lane one after the
+    /// other.
     Lanes(Vec<Vec<Request>>),
-    /// Nothing.
+    /// No series is selected.
     Nothing,
-    /// They cannot be read, so that no choice can be made.
+    /// The bodies cannot be decoded, so that no series can be selected.
     Unreadable(String),
 }
 
-/// Bodies that are done with together, and what the target gets of them.
+/// Consecutive bodies that are completed together, and the requests that are made from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// How many bodies, one at least, that follow each other.
+    /// Number of bodies; at least one.
     pub bodies: usize,
-    /// What the target gets.
+    /// The requests for the target.
     pub wanted: Wanted,
-    /// What the target does not want.
+    /// Counts of the contents that were filtered out.
     pub dropped: Contents,
-    /// Whether more bodies would make no better one.
+    /// Whether waiting for further bodies has no advantage.
     pub is_full: bool,
 }
 
-/// Makes of bodies what a target gets. Computes; may be called on any thread.
+/// Prepares requests from bodies. Implementations only compute and may be called on any thread.
 pub trait Prepare: Send + Sync {
-    /// Whether [`Prepare::prepare`] of these copies some bytes at most, so that it need not go to
-    /// another thread.
+    /// Returns whether [`Prepare::prepare`] for these bodies copies only some bytes, so that it can
+    /// run on the current thread.
     fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool;
 
-    /// What the target gets of `writes`, whose messages may have `bytes_max` bytes each: parcels
-    /// in their order, for all of them. One that `is_behind` is better off with several lanes.
+    /// Prepares parcels for all of `writes`, in their order. Each message may have at most
+    /// `bytes_max` bytes. `is_behind` is set for a target with a backlog, which benefits from
+    /// several lanes.
     fn prepare(&self, writes: &[&Write], bytes_max: usize, is_behind: bool) -> Vec<Parcel>;
 }
 
-/// What a configuration says of a target.
+/// Configuration of a target.
 #[derive(Clone)]
 pub struct TargetSettings {
-    /// By what its cursor is known from start to start: its name, or else its URL.
+    /// Identifier of its cursor across restarts: its name, or else its URL.
     pub key: String,
-    /// What it is called in metrics and in the log: `host:port` unless that is another's too.
+    /// Name in metrics and logs: `host:port`, unless another target has the same.
     pub label: String,
-    /// Bytes that may wait for it.
+    /// Maximum size of its queue in bytes.
     pub queue_bytes_max: u64,
-    /// How long a body may wait for it, if that is bounded.
+    /// Maximum time that a body may be queued; `None` for no limit.
     pub queue_age_max: Option<Duration>,
-    /// How old a sample may be, by its own time, if that is bounded.
+    /// Maximum age of samples by their timestamps; `None` for no limit.
     pub sample_age_max: Option<Duration>,
-    /// What it is sent.
+    /// Selects and prepares the series that it receives.
     pub prepare: Arc<dyn Prepare>,
-    /// How long a body waits for others while its parcel is not full.
+    /// Maximum time that a body waits for further ones to fill a parcel.
     pub fill: Duration,
-    /// How long an attempt may take.
+    /// Timeout of an attempt.
     pub timeout: Duration,
-    /// The first wait after an attempt that failed; doubled with each further one.
+    /// Pause after the first failed attempt, which is doubled after each further one.
     pub backoff_min: Duration,
-    /// The longest one.
+    /// Maximum pause between attempts.
     pub backoff_max: Duration,
-    /// How its answers are read.
+    /// How its response statuses are interpreted.
     pub manner: Manner,
-    /// How it is reached.
+    /// Transport to the target.
     pub deliver: Arc<dyn Deliver>,
 }
 
-/// Why a target never got a body: the label of a metric.
+/// Reason why a target never received a body; used as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Its queue was full.
+    /// The queue was full.
     QueueFull,
-    /// It waited for too long.
+    /// The body was queued for too long.
     TooOld,
-    /// The target answered 4xx.
+    /// The target rejected it for good, in most cases with a 4xx status.
     Refused,
-    /// Filters could not read it.
+    /// The body could not be decoded for filtering.
     Unreadable,
-    /// The disk did not give it back.
+    /// The body could not be read from disk.
     Damaged,
 }
 
 impl Loss {
-    /// All of them.
+    /// All reasons, in the order of the metric's series.
     pub const ALL: [Self; 5] = [
         Self::QueueFull,
         Self::TooOld,
@@ -137,7 +139,7 @@ impl Loss {
         Self::Damaged,
     ];
 
-    /// Its name in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::QueueFull => "queue_full",
@@ -149,19 +151,19 @@ impl Loss {
     }
 }
 
-/// Counts what requests held.
+/// Counters for the contents of requests.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Float samples.
+    /// Number of float samples.
     pub samples: Counter,
-    /// Histograms.
+    /// Number of native histograms.
     pub histograms: Counter,
-    /// Exemplars.
+    /// Number of exemplars.
     pub exemplars: Counter,
 }
 
 impl Tally {
-    /// Adds what one request holds.
+    /// Adds the contents of one request.
     pub fn add(&self, contents: Contents) {
         self.samples.add(contents.samples);
         self.histograms.add(contents.histograms);
@@ -169,66 +171,66 @@ impl Tally {
     }
 }
 
-/// What was made of the bodies that were looked at last.
+/// Length and contents of the bodies that were prepared last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     bytes: u64,
     contents: Contents,
 }
 
-/// A target at work.
+/// A running target with its cursor and metrics.
 pub struct Target {
-    /// What it is called in metrics and in the log.
+    /// Name in metrics and logs.
     pub label: String,
-    /// Where the next body begins that it needs.
+    /// Position of the next body that it needs.
     cursor: AtomicU64,
-    /// Requests that it took.
+    /// Number of accepted requests.
     pub sent: Counter,
-    /// Their bytes, as they were sent.
+    /// Total length of the accepted bodies as sent.
     pub sent_bytes: Counter,
-    /// What they held.
+    /// Contents that it accepted.
     pub taken: Tally,
-    /// What it does not want.
+    /// Contents that were filtered out.
     pub dropped: Tally,
-    /// What was too old to be sent, by its own time.
+    /// Contents that were too old by their timestamps.
     pub too_old: Tally,
-    /// What its full queue gave up, as far as that was noted.
+    /// Contents of bodies dropped from a full queue, as far as they were known.
     pub overflowed: Tally,
-    /// What requests held that it refused, or did not say that it wrote.
+    /// Contents that it rejected or did not report as written.
     pub refused: Tally,
-    /// Requests that it refused and got again in their parts.
+    /// Number of rejected requests that were sent again in parts.
     pub apart: Counter,
-    /// What requests held that were sent again, each time.
+    /// Contents of repeated requests, counted for each repetition.
     pub repeated: Tally,
-    /// The time of the newest sample that it took, or refused for good.
+    /// Timestamp of the newest sample that it accepted or rejected for good.
     pub newest: Gauge,
-    /// The time of the newest sample that was made ready for it.
+    /// Timestamp of the newest sample that was prepared for it.
     pub newest_ready: Gauge,
-    /// Lanes of the newest parcel.
+    /// Number of lanes of the newest parcel.
     pub lanes: Gauge,
-    /// Bodies of which it wants nothing.
+    /// Number of bodies without selected series.
     pub filtered: Counter,
     lost: [Counter; Loss::ALL.len()],
     troubles: [Counter; Trouble::ALL.len()],
-    /// Attempts that were answered, whatever the answer.
+    /// Duration of attempts that received a response, whatever its status.
     pub latency: DurationHistogram,
-    /// What they take of late, in microseconds.
+    /// Recent mean duration of these attempts in microseconds.
     recent_us: AtomicU64,
-    /// What requests took from their first attempt to their last, in microseconds.
+    /// Total time from the first to the last attempt of all requests, in microseconds.
     busy_us: AtomicU64,
     pace: Mutex<Pace>,
     looked: Mutex<Looked>,
-    /// 1 while the newest attempt failed.
+    /// 1 if the newest attempt failed, otherwise 0.
     pub is_failing: Gauge,
-    /// When the oldest body came that waits for it, by the wall clock; 0 if none does.
+    /// Wall-clock arrival time of the oldest queued body; 0 if the queue is empty.
     pub oldest_ms: Gauge,
 }
 
-/// How many attempts weigh in what they take of late.
+/// Number of attempts over which the recent duration is averaged.
 const RECENT: u32 = 8;
 
 impl Target {
-    /// A target whose next body begins at `cursor`.
+    /// Creates a target whose next body begins at `cursor`.
     pub fn new(label: String, cursor: u64) -> Self {
         Self {
             label,
@@ -258,17 +260,17 @@ impl Target {
         }
     }
 
-    /// Where the next body begins that it needs.
+    /// Returns the position of the next body that it needs.
     pub fn cursor(&self) -> u64 {
         self.cursor.load(Ordering::Acquire)
     }
 
-    /// It needs nothing before `to` any more. Its courier alone says so.
+    /// Moves the cursor to `to`, before which the target needs nothing. Called only by its courier.
     pub fn advance(&self, to: u64) {
         self.cursor.store(to, Ordering::Release);
     }
 
-    /// Counts a request that it took, but for what is `missing` of it.
+    /// Counts an accepted request, except for the contents that are `missing`.
     pub fn count_taken(&self, request: &Request, missing: Contents) {
         self.sent.inc();
         self.sent_bytes.add(request.write.body.len() as u64);
@@ -277,15 +279,15 @@ impl Target {
         self.newest.raise(request.contents.newest);
     }
 
-    /// Counts a request that it refused for good: it is not behind by what that held.
+    /// Counts a request that was rejected for good. Its samples do not count as backlog.
     pub fn count_refused(&self, request: &Request) {
         self.count_lost(Loss::Refused, 1);
         self.refused.add(request.contents);
         self.newest.raise(request.contents.newest);
     }
 
-    /// Notes how long an attempt took that was answered. Lanes that do so at once may each lose
-    /// what the other noted, which does not matter.
+    /// Records the duration of an attempt that received a response. Parallel lanes may overwrite
+    /// each other's update of the recent duration, which is harmless.
     pub fn answered_after(&self, duration: Duration) {
         self.latency.observe(duration);
         let (known, new) = (self.recent(), duration);
@@ -294,13 +296,14 @@ impl Target {
         self.recent_us.store(micros, Ordering::Relaxed);
     }
 
-    /// Notes that a request is done with, and how long that took.
+    /// Records the total duration of a request with all its attempts, whether it was completed or
+    /// not.
     pub fn done_after(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.busy_us.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Notes what was made of so many bytes of bodies.
+    /// Records the contents of the bodies that were prepared last, and their length in bytes.
     pub fn looked_at(&self, bytes: u64, contents: Contents) {
         if contents.all_samples() > 0 {
             self.newest_ready.raise(contents.newest);
@@ -308,7 +311,7 @@ impl Target {
         *lock(&self.looked) = Looked { bytes, contents };
     }
 
-    /// What waits in so many bytes of bodies, if it is as what was looked at last.
+    /// Estimates the contents of `bytes` queued bytes from the bodies that were prepared last.
     pub fn waiting(&self, bytes: u64) -> Contents {
         let Looked {
             bytes: looked,
@@ -326,7 +329,7 @@ impl Target {
         }
     }
 
-    /// Looks at how fast bodies come, up to `end`, and how fast they go.
+    /// Updates the rates at which bodies arrive, up to the position `end`, and are delivered.
     pub fn keep_pace(&self, now: Duration, end: u64) {
         let now = Tick {
             at: now,
@@ -337,32 +340,32 @@ impl Target {
         lock(&self.pace).tick(now);
     }
 
-    /// Lanes that what comes and what waits ask for; none before that is known.
+    /// Returns the number of lanes that incoming bodies and backlog require, if it is known.
     pub fn lanes_desired(&self) -> Option<f64> {
         lock(&self.pace).desired
     }
 
-    /// What an attempt takes of late.
+    /// Returns the recent mean duration of an attempt.
     pub fn recent(&self) -> Duration {
         Duration::from_micros(self.recent_us.load(Ordering::Relaxed))
     }
 
-    /// Counts bodies that it never gets.
+    /// Counts bodies that the target never receives, by reason.
     pub fn count_lost(&self, loss: Loss, bodies: u64) {
         self.lost[loss as usize].add(bodies);
     }
 
-    /// Bodies that it never got.
+    /// Returns the number of bodies that the target never received for this reason.
     pub fn lost(&self, loss: Loss) -> u64 {
         self.lost[loss as usize].get()
     }
 
-    /// Counts an attempt that is repeated.
+    /// Counts a failed attempt that is repeated, by reason.
     pub fn count_trouble(&self, trouble: Trouble) {
         self.troubles[trouble as usize].inc();
     }
 
-    /// Attempts that were repeated.
+    /// Returns the number of attempts that failed for this reason and were repeated.
     pub fn troubles(&self, trouble: Trouble) -> u64 {
         self.troubles[trouble as usize].get()
     }

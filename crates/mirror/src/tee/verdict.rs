@@ -1,47 +1,47 @@
-//! What the answer of a target means for the body that it was sent.
+//! Interprets the response of a target to a body.
 //!
-//! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, all
-//! others never help. 429 is tried again whatever the configuration says, since Prometheus's
-//! default loses what it was told to send later. A target to which bodies only pass
-//! ([`Manner::Patient`]) gets again what it refused for its access or its URL: nothing is wrong
-//! with the body, and a token that has expired would cost all that waits. The same holds for a
-//! redirect, which the client of such a target does not follow: most turn a POST into a GET, whose
-//! 200 would confirm a body that no receiver saw.
+//! Statuses are interpreted as Prometheus's sender does: 2xx is accepted, 5xx is retried, and all
+//! others are final. 429 is always retried, because Prometheus's default loses data that the
+//! receiver wants later. For a target to which bodies are only forwarded ([`Manner::Patient`]),
+//! statuses about access or the URL are retried too: the body is valid, and an expired token would
+//! cost the whole queue. So are redirects, which the client of such a target does not follow: most
+//! turn a POST into a GET, whose 200 would confirm a body that no receiver accepted.
 
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::Contents;
 use std::time::Duration;
 
-/// The longest wait that a target may ask for; beyond it a slip of its clock would silence it.
+/// Maximum wait that a target may request; otherwise a wrong clock of the target could silence it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// How the answers of a target are read.
+/// How the responses of a target are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As Prometheus's sender reads them: each status except 2xx, 429 and 5xx is final, and a
-    /// receiver of 2.0 says what it wrote.
+    /// As by Prometheus's sender: each status except 2xx, 429 and 5xx is final, and a receiver of
+    /// version 2.0 reports what it has written.
     Sender,
-    /// Statuses that say nothing of the body are not final.
+    /// Statuses that do not depend on the body are not final.
     Patient,
 }
 
-/// What a target said.
+/// The relevant parts of a target's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status code.
     pub status: u16,
-    /// `Retry-After`, if there was one.
+    /// The `Retry-After` header, if present.
     pub retry_after: Option<String>,
-    /// `Location`, if there was one.
+    /// The `Location` header, if present.
     pub location: Option<String>,
-    /// Samples, histograms and exemplars that it says it wrote.
+    /// Numbers of samples, histograms and exemplars that it reports as written.
     pub written: [u64; 3],
     /// The beginning of the body.
     pub text: String,
 }
 
 impl Answer {
-    /// What of `sent`, a request of 2.0, the target does not say that it wrote.
+    /// Returns the contents of `sent`, a request of version 2.0, that the target did not report as
+    /// written.
     fn unwritten(&self, sent: Contents) -> Contents {
         let [samples, histograms, exemplars] = self.written;
         sent.without(Contents {
@@ -53,25 +53,25 @@ impl Answer {
     }
 }
 
-/// Why an attempt is repeated: the label of a metric.
+/// Reason for which an attempt is repeated; used as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// No connection, or one that broke off.
+    /// The connection could not be established, or it broke.
     Connection,
-    /// No answer in time.
+    /// There was no response before the timeout.
     Timeout,
-    /// 429.
+    /// Status 429, too many requests.
     Throttled,
-    /// 5xx, or a status that means nothing here.
+    /// Status 5xx, or another unexpected status.
     Server,
-    /// 3xx.
+    /// Status 3xx, which is not followed.
     Redirect,
-    /// 401, 403, 404, 405 or 407: no body is taken as the target is asked.
+    /// 401, 403, 404, 405 or 407: the target accepts no body with these credentials or this URL.
     Access,
 }
 
 impl Trouble {
-    /// All of them.
+    /// All reasons, in the order of the metric's series.
     pub const ALL: [Self; 6] = [
         Self::Connection,
         Self::Timeout,
@@ -81,7 +81,7 @@ impl Trouble {
         Self::Access,
     ];
 
-    /// Its name in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Connection => "connection",
@@ -94,31 +94,32 @@ impl Trouble {
     }
 }
 
-/// What becomes of the body.
+/// The consequence of a response for the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The target has it, but for what it does not say that it wrote.
+    /// The target has accepted the request, except for the contents that it did not report as
+    /// written.
     Taken(Contents),
-    /// It will never be taken.
+    /// The target will never accept the request.
     Refused {
-        /// Why, for the log.
+        /// Reason for the log.
         why: String,
-        /// Whether that is a matter of no body: of access, of the URL, of the media type.
+        /// Whether the reason does not depend on the body, but on access, URL or media type.
         is_of_all: bool,
     },
-    /// It is sent again, after this time at least.
+    /// The request is repeated.
     Again {
-        /// Why, for the metric.
+        /// Reason for the metric.
         trouble: Trouble,
-        /// Why, for the log.
+        /// Reason for the log.
         why: String,
-        /// What the target asked for.
+        /// Minimum wait that the target requested, if any.
         after: Option<Duration>,
     },
 }
 
 impl Verdict {
-    /// What `answer`, which came at `now_ms`, means to those who read in this `manner`.
+    /// Interprets `answer`, which arrived at `now_ms`, according to `manner`.
     pub fn of(answer: &Answer, now_ms: TimestampMs, manner: Manner) -> Self {
         let said = match answer.text.trim() {
             "" => format!("status {}", answer.status),
@@ -154,9 +155,9 @@ impl Verdict {
         }
     }
 
-    /// The same, of a request of 2.0 that holds `sent`. A receiver of 2.0 must say what it wrote:
-    /// one that names nothing is taken for one of 1.0, which reads nothing in such a request and
-    /// says that all is well.
+    /// Refines the verdict about a request of version 2.0 that contained `sent`. Receivers of 2.0
+    /// must report what they have written. A receiver that reports nothing supports only 1.0: it
+    /// ignores the fields of such a request and responds with success.
     pub fn of_written(self, answer: &Answer, sent: Contents) -> Self {
         let missing = answer.unwritten(sent);
         let count = |of: Contents| of.all_samples() + of.exemplars;
@@ -178,7 +179,7 @@ impl Verdict {
     }
 }
 
-/// Adds where a redirect leads that was not followed.
+/// Appends the target of a redirect that was not followed, and the setting to change.
 fn with_location(said: String, answer: &Answer) -> String {
     match (answer.status, &answer.location) {
         (300..=399, Some(to)) => format!(
@@ -189,7 +190,7 @@ fn with_location(said: String, answer: &Answer) -> String {
     }
 }
 
-/// Seconds, or an HTTP date.
+/// Parses a `Retry-After` header, either seconds or an HTTP date.
 fn parse_retry_after(text: &str, now_ms: TimestampMs) -> Option<Duration> {
     let text = text.trim();
     let wait = match text.parse::<u64>() {

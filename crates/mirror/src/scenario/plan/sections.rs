@@ -1,7 +1,7 @@
-//! The sections of a scenario, each from its mapping: load, comparison, checks.
+//! Parses the sections of a scenario file: load, comparison and checks.
 //!
-//! Invariant: a key that a section does not have is refused with its place, so that a slip is no
-//! default.
+//! Invariant: an unknown key is rejected with its line and column, so that a typo does not silently
+//! select a default.
 
 use super::{Checks, ComparePlan, FIRST, LoadPlan, ReadsPlan};
 use firn_model::units::parse_duration;
@@ -9,10 +9,10 @@ use firn_model::yaml::{Node, Value};
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-/// What was read, or the place and what is wrong there.
+/// The parsed value, or an error with line, column and description.
 pub(super) type Read<T> = Result<T, String>;
 
-/// The flags of `firn compare` that a scenario may name, with `_` for `-`.
+/// Flags of `firn compare` that a scenario may set, with `_` instead of `-`.
 const COMPARE_FLAGS: [&str; 12] = [
     "generate",
     "seed",
@@ -28,10 +28,10 @@ const COMPARE_FLAGS: [&str; 12] = [
     "busy",
 ];
 
-/// The flags of `firn load` about questions.
+/// Flags of `firn load` about queries that a scenario may set.
 const READ_FLAGS: [&str; 3] = ["query_rate", "query_connections", "query_timeout"];
 
-/// What is sent.
+/// Parses the section `load`, which includes the queries beside the load.
 pub(super) fn load(node: &Node) -> Read<LoadPlan> {
     let own = [
         "series",
@@ -74,7 +74,7 @@ fn reads(node: &Node) -> Read<Option<ReadsPlan>> {
     }
 }
 
-/// What is asked.
+/// Parses the section `compare`.
 pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
     only(
         node,
@@ -87,7 +87,7 @@ pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
     })
 }
 
-/// Files and folders that lie beside the scenario.
+/// Parses query files and directories, which must be inside the directory of the scenario file.
 fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
     let beside = |node: &Node| {
         let path = PathBuf::from(text(node)?);
@@ -103,7 +103,7 @@ fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
     files.iter().map(beside).collect()
 }
 
-/// The flags that a mapping names, once for each value of a list.
+/// Returns the flags in a mapping, with one entry for each value of a list.
 fn flags(node: &Node, names: &[&str]) -> Read<Vec<(String, String)>> {
     let mut found = Vec::new();
     for name in names {
@@ -121,7 +121,7 @@ fn flags(node: &Node, names: &[&str]) -> Read<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// What must hold.
+/// Parses the section `checks`. Without it, the default conditions apply.
 pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
     let get = |key: &str| node.and_then(|node| node.get(key));
     let keys = [
@@ -148,7 +148,7 @@ pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
     })
 }
 
-/// Refuses keys that a mapping does not have.
+/// Rejects keys of a mapping that are not in `keys`.
 pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
     let Value::Map(entries) = &node.value else {
         return Err(node.error(format!("{what} is a mapping")).to_string());
@@ -168,13 +168,13 @@ pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
     }
 }
 
-/// The value of a key that must be there.
+/// Returns the value of a required key.
 pub(super) fn needed<'n>(node: &'n Node, key: &str) -> Read<&'n Node> {
     node.get(key)
         .ok_or_else(|| node.error(format!("{key} is missing")).to_string())
 }
 
-/// A text.
+/// Returns the text of a scalar node.
 pub(super) fn text(node: &Node) -> Read<String> {
     let text = node.text().map(str::to_owned);
     text.ok_or_else(|| node.error("not a text").to_string())
@@ -186,7 +186,7 @@ fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
         .map_err(|_| node.error(format!("not valid: {text:?}")).to_string())
 }
 
-/// A duration.
+/// Parses the duration of a scalar node.
 pub(super) fn duration(node: &Node) -> Read<Duration> {
     parse_duration(&text(node)?).map_err(|e| node.error(e.to_string()).to_string())
 }

@@ -1,20 +1,20 @@
-//! The bytes of a segment of bodies, version 1 (`docs/format/mirror.md`).
+//! Encoding of segments of the body log, version 1 (`docs/format/mirror.md`).
 //!
 //! ```text
 //! segment = header | frame*
 //! header  = "firnmir" | 1 | start u64 | CRC-32C of these 16 bytes u32
-//! frame   = bytes of the payload u32 | CRC-32C of these 4 bytes and the payload u32 | payload
-//! payload = time in ms i64 | fields u8 | { which u8 | bytes u16 | value }* | body
-//! which   = place of a header | 255 for what the body holds; others are passed over
+//! frame   = length of the payload u32 | CRC-32C of these 4 bytes and the payload u32 | payload
+//! payload = time in ms i64 | fields u8 | { which u8 | length u16 | value }* | body
+//! which   = index of a header | 255 for the counts of the body's contents; others are skipped
 //! ```
 //!
-//! Invariant: what is read from a disk is checked before anything is allocated by it.
+//! Invariant: lengths that are read from disk are validated before memory is allocated for them.
 
 use bytes::Bytes;
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::Contents;
 
-/// The headers of a request that go with its body, as they came. Their order is stored.
+/// Request headers that are stored and forwarded with a body. Their order is part of the format.
 pub const PASSED_HEADERS: [&str; 4] = [
     "content-type",
     "content-encoding",
@@ -22,43 +22,44 @@ pub const PASSED_HEADERS: [&str; 4] = [
     "x-scope-orgid",
 ];
 
-/// Bytes of a segment's header.
+/// Length of a segment's header in bytes.
 pub(super) const HEADER_BYTES: usize = 20;
 
-/// Bytes in front of a payload.
+/// Length in bytes of the prefix of a payload: its length and checksum.
 pub(super) const PREFIX_BYTES: usize = 8;
 
 const MAGIC: &[u8; 8] = b"firnmir\x01";
 const TIME_BYTES: usize = 8;
 
-/// The longest payload: the longest body that a server takes in, and its headers.
+/// Maximum length of a payload: the longest body that a server accepts, and its headers.
 const PAYLOAD_BYTES_MAX: usize = 128 << 20;
 
-/// The field that says what a body holds.
+/// Field number of the counts of a body's contents.
 const CONTENTS: u8 = 255;
 
-/// Bytes of that: four counts and two times. The second one was not there at first.
+/// Length of this field in bytes: four counts and two times. Older versions lack the second time.
 const CONTENTS_BYTES: usize = 4 * 4 + 8 + 8;
 
-/// Bytes of the counts.
+/// Length of the four counts in bytes.
 const COUNTS_BYTES: usize = 4 * 4;
 
-/// Headers by their place in [`PASSED_HEADERS`].
+/// Header values with their indices in [`PASSED_HEADERS`].
 pub type Headers = Vec<(usize, Bytes)>;
 
-/// A request as it came.
+/// A received remote-write request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
-    /// What its headers said.
+    /// The headers that are forwarded.
     pub headers: Headers,
-    /// What it holds, if that was known when it was stored: it need not be read for that.
+    /// Counts of its contents if they were known when it was stored, so that it need not be
+    /// decoded.
     pub contents: Option<Contents>,
-    /// Its body.
+    /// The body, unchanged.
     pub body: Bytes,
 }
 
 impl Write {
-    /// The value of one of [`PASSED_HEADERS`], if it is text.
+    /// Returns the value of one of [`PASSED_HEADERS`] if it is valid UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
@@ -68,31 +69,31 @@ impl Write {
     }
 }
 
-/// A body in the log.
+/// A body that was read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it begins.
+    /// Position at which its frame begins.
     pub at: u64,
-    /// Where the next one begins.
+    /// Position at which the next frame begins.
     pub end: u64,
-    /// When it came, by the wall clock.
+    /// Wall-clock time of its arrival in milliseconds since the epoch.
     pub time_ms: TimestampMs,
-    /// What came.
+    /// The stored request.
     pub write: Write,
 }
 
-/// What stands at a place.
+/// The result of decoding a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A whole frame, and how many bytes it has.
+    /// A complete frame: arrival time, request and length in bytes.
     Whole(TimestampMs, Write, usize),
-    /// The first part of one that has so many bytes.
+    /// The start of a frame that has this length in bytes.
     Short(usize),
-    /// No frame.
+    /// Not a valid frame, with a description of the fault.
     Damaged(&'static str),
 }
 
-/// The header of the segment that begins at `start`.
+/// Returns the header of a segment that begins at position `start`.
 pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
@@ -102,22 +103,22 @@ pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// How many bytes the frame of a request has.
+/// Returns the length in bytes of a request's frame.
 pub fn frame_bytes(write: &Write) -> usize {
     let headers: usize = write.headers.iter().map(|(_, value)| 3 + value.len()).sum();
     let contents = write.contents.map_or(0, |_| 3 + CONTENTS_BYTES);
     PREFIX_BYTES + TIME_BYTES + 1 + headers + contents + write.body.len()
 }
 
-/// Appends the frame of a request that came at `time_ms`; returns how many bytes it has.
+/// Appends the frame of a request that arrived at `time_ms` and returns its length in bytes.
 pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     out.extend_from_slice(&time_ms.to_le_bytes());
     out.push((write.headers.len() + usize::from(write.contents.is_some())) as u8);
     for (which, value) in &write.headers {
-        // The server's limit of a request's head is 1 MiB; a value longer than this is no value
-        // that a receiver of remote write reads.
+        // The server limits the head of a request to 1 MiB. No remote-write receiver evaluates
+        // values longer than 64 KiB.
         let value = &value[..value.len().min(usize::from(u16::MAX))];
         out.push(*which as u8);
         out.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -174,7 +175,8 @@ fn checksum(length: u32, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&length.to_le_bytes()), payload)
 }
 
-/// How many bytes the frame that begins with `prefix` has, and when its body came, unchecked.
+/// Returns the length of the frame that begins with `prefix` and its arrival time, without
+/// validating the checksum.
 pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
     let length = u32::from_le_bytes(*prefix.first_chunk::<4>()?) as usize;
     let time = prefix.get(PREFIX_BYTES..)?.first_chunk::<TIME_BYTES>()?;
@@ -182,8 +184,8 @@ pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
     is_sound.then(|| (PREFIX_BYTES + length, i64::from_le_bytes(*time)))
 }
 
-/// What the body of the frame that begins with `prefix` holds, if that was noted and stands there,
-/// unchecked.
+/// Returns the counts of the contents from the frame that begins with `prefix`, if they were stored
+/// and `prefix` is long enough. The checksum is not validated.
 pub(super) fn peek_contents(prefix: &[u8]) -> Option<Contents> {
     let mut rest = prefix.get(PREFIX_BYTES + TIME_BYTES..)?;
     let (count, fields) = rest.split_first()?;
@@ -200,8 +202,8 @@ pub(super) fn peek_contents(prefix: &[u8]) -> Option<Contents> {
     None
 }
 
-/// The frame at `offset` of bytes that never left this process, and how many bytes it has; none at
-/// their end.
+/// Decodes the frame at `offset` of bytes that have never left this process, without validating the
+/// checksum. Returns `None` at their end.
 pub(super) fn own_frame(bytes: &Bytes, offset: usize) -> Option<(TimestampMs, Write, usize)> {
     let (frame_bytes, time_ms) = peek(bytes.get(offset..)?)?;
     let start = offset + PREFIX_BYTES + TIME_BYTES;
@@ -209,7 +211,7 @@ pub(super) fn own_frame(bytes: &Bytes, offset: usize) -> Option<(TimestampMs, Wr
     Some((time_ms, write, frame_bytes))
 }
 
-/// What stands at `offset` of `bytes`; the parts of a whole frame share them.
+/// Decodes and validates the frame at `offset`. The parts of a complete frame share `bytes`.
 pub(super) fn read_frame(bytes: &Bytes, offset: usize) -> Frame {
     let rest = bytes.get(offset..).unwrap_or_default();
     if rest.len() < PREFIX_BYTES + TIME_BYTES {
@@ -293,7 +295,7 @@ mod tests {
         }
     }
 
-    /// A request of which is known what it holds.
+    /// Returns a request with counts of its contents.
     fn known_write() -> Write {
         Write {
             contents: Some(Contents {
@@ -373,17 +375,17 @@ mod tests {
         assert_eq!(hex, GOLDEN);
     }
 
-    /// Written once by this version: a reader of later versions must read it.
+    /// Written by this version; all later versions must be able to read it.
     const GOLDEN: &str = "6669726e6d6972010201000000000000598d60ce\
         30000000185c2966e803000000000000\
         020016006170706c69636174696f6e2f782d70726f746f627566020500302e312e30736e61707079";
 
-    /// Written once by this version, with what the body holds.
+    /// Written by this version, with the counts of the contents.
     const GOLDEN_OF_KNOWN: &str = "5300000093daab24e8030000000000000300\
         16006170706c69636174696f6e2f782d70726f746f627566020500302e312e30\
         ff2000d0070000030000000400000005000000fafffffffffffffff9ffffffffffffff736e61707079";
 
-    /// Written once before the oldest time was noted.
+    /// Written by a version without the oldest timestamp.
     const GOLDEN_WITHOUT_OLDEST: &str = "4b000000e9412d59e8030000000000000300\
         16006170706c69636174696f6e2f782d70726f746f627566020500302e312e30\
         ff1800d0070000030000000400000005000000faffffffffffffff736e61707079";
