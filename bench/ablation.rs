@@ -1,9 +1,9 @@
-//! What spreading the work of sealing is worth: the same load with each of its two switches on and
-//! off.
+//! Ablation of sealing: the same load with each of its two switches on and off, to measure their
+//! benefit.
 //!
-//! Jitter ends the windows of neighbouring series at different times; the background seals apart
-//! from the writes. Both are on by default, and can be switched off only so that this can be
-//! measured.
+//! With jitter, the windows of neighbouring series end at different times; with background sealing,
+//! blocks are sealed outside of the write path. Both are on by default and have switches only for
+//! this measurement.
 
 use crate::churn::{self, Steadiness};
 use crate::scenario::Load;
@@ -12,7 +12,7 @@ use crate::{say, table};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A heading, and the lines of the config that make it.
+/// Heading of each variant and the lines of its config file.
 const VARIANTS: [(&str, &str); 4] = [
     ("jitter, background", ""),
     ("background alone", "firn: {sealing_jitter: false}\n"),
@@ -23,7 +23,7 @@ const VARIANTS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Sends the load to each variant, one after the other, each on an empty folder.
+/// Sends the load to each variant of Firn, one after the other, each with an empty data directory.
 pub fn run(firn: &System, dir: &Path, load: &Load) -> Result<Vec<Steadiness>, String> {
     let mut measured = Vec::new();
     for (number, (name, settings)) in VARIANTS.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn run(firn: &System, dir: &Path, load: &Load) -> Result<Vec<Steadiness>, St
     Ok(measured)
 }
 
-/// The table: a column a variant.
+/// Renders the results as a Markdown table with one column per variant.
 pub fn markdown(load: &Load, measured: &[Steadiness]) -> String {
     let summary = &load.summary;
     let hours = (summary.end_ms - summary.start_ms) as f64 / 3_600_000.0;
@@ -50,7 +50,7 @@ pub fn markdown(load: &Load, measured: &[Steadiness]) -> String {
     head + &table::columns(&VARIANTS.map(|(name, _)| name), measured)
 }
 
-/// All figures.
+/// Returns all figures as JSON, including those that the table leaves out.
 pub fn json(load: &Load, measured: &[Steadiness]) -> Value {
     let variants = VARIANTS.iter().zip(measured);
     let variants: Vec<Value> = variants

@@ -1,4 +1,4 @@
-//! The command line of `firn-bench`.
+//! Command line of `firn-bench`: its flags and the sizes of its loads.
 
 use crate::history;
 use crate::system::{ALL, Kind};
@@ -8,22 +8,22 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much is sent and asked.
+/// Size of the loads and number of queries of a dashboard run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Series of the fleet.
+    /// Number of series of the fleet.
     pub fleet_series: usize,
-    /// Samples of each of them.
+    /// Number of samples of each series of the fleet.
     pub fleet_samples: u64,
-    /// Series of the load that creates many.
+    /// Number of series of the load that creates many series.
     pub new_series: usize,
-    /// Samples of each of them.
+    /// Number of samples of each of these series.
     pub new_series_samples: u64,
     /// Time between the load and the measurement of memory and disk.
     pub settle: Duration,
-    /// Time range of the dashboard.
+    /// Time range of the dashboard in milliseconds.
     pub dashboard_ms: i64,
-    /// How often each system is asked.
+    /// Number of measured turns of each system.
     pub turns: usize,
 }
 
@@ -47,7 +47,7 @@ const FULL: Size = Size {
     turns: 11,
 };
 
-/// What a history is made of, unless flags say otherwise: 15 days, or with `--short` two.
+/// Default sizes of a history: 15 days, or two days with `--short`.
 const LONG_HISTORY: history::Plan = history::Plan {
     span_ms: 15 * 86_400_000,
     interval_ms: 15_000,
@@ -60,55 +60,55 @@ const SHORT_HISTORY: history::Plan = history::Plan {
     crowd: 100_000,
 };
 
-/// What has no sizes.
+/// Modes that ignore `--short` and `--full`.
 const OF_ONE_SIZE: [&str; 9] = [
     "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record", "replay",
 ];
 
-/// What is run.
+/// The benchmark to run; exactly one per invocation.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// The load, the dashboard, restarts, new series.
+    /// The standard benchmark: fleet load, dashboard, restarts, and many new series.
     Dashboard,
-    /// Series that are replaced while a query runs.
+    /// Six hours of pods that are replaced, with a query that runs all the time.
     Churn,
-    /// Days of series that are replaced.
+    /// Days of pods that are replaced, with measurements at several ages of the data.
     History,
-    /// Firn with and without parts of it.
+    /// Firn with and without two features of sealing.
     Ablation,
-    /// Firn by other protocols, over TLS, and sending on.
+    /// Firn over other protocols, over TLS, and with remote write to a receiver.
     Doors,
-    /// Targets that are scraped.
+    /// Scraping of many small targets.
     Scrape,
     /// A thousand recording rules beside a live load.
     Rules,
-    /// Remote reads of everything.
+    /// Remote reads of all data.
     Reads,
-    /// Blocks made of a text.
+    /// Creation of blocks from an OpenMetrics text.
     Create,
-    /// A recording of a real sender, into a folder.
+    /// Recording of a real sender's requests into this directory.
     Record(PathBuf),
-    /// What a recording costs, from a folder.
+    /// Cost of ingesting a recording from this directory.
     Replay(PathBuf),
 }
 
-/// What was asked for.
+/// The parsed command line.
 pub struct Arguments {
-    /// How much the dashboards send and ask.
+    /// Sizes of the dashboard run.
     pub size: Size,
-    /// How long a history is and what it holds.
+    /// Length, interval and number of new series of a history.
     pub history: history::Plan,
-    /// What is run.
+    /// The benchmark to run.
     pub mode: Mode,
-    /// Where the picture of a churn run goes.
+    /// File for the chart of a churn run.
     pub svg: Option<PathBuf>,
-    /// The systems to measure; all of them if empty.
+    /// The systems to measure; empty for all.
     pub only: Vec<Kind>,
-    /// Where all figures go.
+    /// File for all figures as JSON.
     pub json: Option<PathBuf>,
-    /// Where loads and data go.
+    /// Directory for loads and data.
     pub dir: Option<PathBuf>,
-    /// Whether loads and data are left there.
+    /// Whether loads and data are kept after the run.
     pub keep: bool,
 }
 
@@ -205,7 +205,7 @@ fn command() -> Command {
         ])
 }
 
-/// A duration such as `15d`, in milliseconds.
+/// Parses a duration such as `15d` into milliseconds.
 fn milliseconds(text: &str) -> Result<i64, String> {
     let duration =
         parse_duration(text).map_err(|_| format!("{text:?} is not a duration such as 15d"))?;
@@ -213,8 +213,8 @@ fn milliseconds(text: &str) -> Result<i64, String> {
 }
 
 impl Arguments {
-    /// Reads a command line, the program's name first. The error may be the help that was asked
-    /// for.
+    /// Parses a command line that begins with the name of the program. The error may be the
+    /// requested help.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(words)?;
         let path = |id| matches.get_one::<PathBuf>(id).cloned();
@@ -235,7 +235,7 @@ impl Arguments {
         })
     }
 
-    /// Whether a system is to be measured.
+    /// Returns whether a system is to be measured.
     pub fn wants(&self, kind: Kind) -> bool {
         self.only.is_empty() || self.only.contains(&kind)
     }

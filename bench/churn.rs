@@ -1,12 +1,12 @@
-//! Six hours of a fleet whose pods come and go, sent as fast as each system takes them, with one
-//! recent query asked all the while.
+//! Six hours of a fleet whose pods are replaced, sent as fast as each system accepts the requests,
+//! with one recent query that is repeated all the time.
 //!
 //! ```text
-//! empty folder -> load, and beside it every 50 ms: memory, then the query at the newest answered time
+//! empty directory -> load; in parallel every 50 ms: memory, then query at the newest accepted time
 //! ```
 //!
-//! What is looked for is steadiness: does memory follow the series that live or those that ever
-//! were, and do writes or queries stall while the system tidies up?
+//! The benchmark measures steadiness: whether memory follows the live series or all series that
+//! ever existed, and whether writes or queries stall during maintenance.
 
 use crate::scenario::{self, Load};
 use crate::system::{Running, System};
@@ -18,69 +18,69 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks.
+/// Pause between two observations.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is asked.
+/// The expression that is queried repeatedly.
 pub const EXPRESSION: &str = "sum by (namespace) (rate(http_requests_total[5m]))";
 
-/// The span that is asked for, up to the newest time.
+/// Range of the query up to the newest accepted time, in milliseconds.
 pub const SPAN_MS: i64 = 600_000;
 
-/// Looks before this share of the load was sent do not count: every system's memory grows from
-/// nothing at first.
+/// Share of the load before which observations are ignored, because the memory of all systems grows
+/// at first.
 const WARM_UP: f64 = 0.2;
 
-/// What one look saw.
+/// Observation of memory and query latency at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// Data time since the start of the load.
+    /// Data time since the start of the load in milliseconds.
     pub at_ms: i64,
-    /// Memory resident then.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// How long the query took.
+    /// Latency of the query in milliseconds.
     pub query_ms: f64,
 }
 
-/// What one system showed.
+/// The results of one system, with all observations.
 #[derive(Clone, Debug)]
 pub struct Steadiness {
-    /// Which.
+    /// The system and its version.
     pub system: System,
-    /// The sender's view.
+    /// Report of the sender.
     pub report: Report,
-    /// CPU seconds of the whole run, the queries included.
+    /// CPU time of the whole run in seconds, including the queries.
     pub cpu_seconds: f64,
-    /// Bytes handed to the disk.
+    /// Number of bytes written to disk.
     pub written_bytes: u64,
-    /// In the order of time.
+    /// Observations in the order of time.
     pub looks: Vec<Look>,
 }
 
 impl Steadiness {
-    /// The looks that count.
+    /// Returns the observations after the warm-up.
     fn settled(&self) -> impl Iterator<Item = &Look> {
         let last = self.looks.last().map_or(0, |l| l.at_ms);
         let from = (last as f64 * WARM_UP) as i64;
         self.looks.iter().filter(move |l| l.at_ms >= from)
     }
 
-    /// Resident bytes at a share of the settled looks, in order of size.
+    /// Returns the quantile `share` of resident memory after the warm-up, in bytes.
     pub fn resident_bytes(&self, share: f64) -> f64 {
         quantile(self.settled().map(|l| l.resident_bytes as f64), share)
     }
 
-    /// Milliseconds of the query at a share of the settled looks, in order of length.
+    /// Returns the quantile `share` of the query latency after the warm-up, in milliseconds.
     pub fn query_ms(&self, share: f64) -> f64 {
         quantile(self.settled().map(|l| l.query_ms), share)
     }
 
-    /// Milliseconds of a push at a share of all.
+    /// Returns the quantile `share` of the latency of writes in milliseconds.
     pub fn push_ms(&self, share: f64) -> f64 {
         f64::from(self.report.latencies_us().at(share)) / 1000.0
     }
 
-    /// All figures.
+    /// Returns all figures as JSON, including every observation.
     pub fn to_json(&self) -> Value {
         let looks: Vec<Value> = self
             .looks
@@ -98,7 +98,7 @@ impl Steadiness {
     }
 }
 
-/// Sends the load to `system` in a folder below `dir` and watches.
+/// Sends the load to `system` in a directory below `dir`, while another thread observes it.
 pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Steadiness, String> {
     let running = system.start(dir)?;
     let before = running.usage()?;

@@ -1,11 +1,12 @@
-//! Twenty million samples of a text of OpenMetrics that become blocks, by Firn and by promtool.
+//! Creation of blocks from an OpenMetrics text with twenty million samples, by Firn and by
+//! promtool.
 //!
 //! ```text
-//! text, made once -> <tool> tsdb create-blocks-from openmetrics -> a new folder
-//!                 -> <tool> tsdb list -> the samples that are there
+//! text, made once -> <tool> tsdb create-blocks-from openmetrics -> new directory
+//!                 -> <tool> tsdb list -> number of samples in the blocks
 //! ```
 //!
-//! Each tool lists its own folder. promtool is measured where PATH has one.
+//! Each tool lists its own directory. promtool is measured if it is on PATH.
 
 use crate::process::{self, Usage};
 use serde_json::{Value, json};
@@ -16,31 +17,31 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Series of the text, of ten metrics.
+/// Number of series in the text, evenly distributed over ten metrics.
 const SERIES: u64 = 2_000;
 
-/// Samples of each: a day and 17 hours.
+/// Number of samples per series, which cover a day and 17 hours.
 const SAMPLES: u64 = 10_000;
 
 const METRICS: u64 = 10;
 
 const INTERVAL_S: u64 = 15;
 
-/// The time of the first sample, aligned to two hours.
+/// Timestamp of the first sample in seconds, aligned to two hours.
 const START_S: u64 = 1_700_006_400;
 
-/// Time between two looks at a tool that works.
+/// Time between two observations of a running tool.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A program with promtool's commands.
+/// A program with the commands of promtool.
 pub struct Tool {
-    /// Its name in the table.
+    /// Name of the tool in the table.
     pub name: &'static str,
-    /// Where it lies.
+    /// Path of its program.
     pub program: PathBuf,
 }
 
-/// What one tool took.
+/// Duration, resource usage and output size of one tool.
 #[derive(Clone, Debug)]
 pub struct Created {
     name: &'static str,
@@ -50,7 +51,7 @@ pub struct Created {
     disk_bytes: u64,
 }
 
-/// Writes the text; returns its bytes.
+/// Writes the OpenMetrics text to `path` and returns its length in bytes.
 pub fn write_text(path: &Path) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut random: u64 = 1;
@@ -59,7 +60,8 @@ pub fn write_text(path: &Path) -> io::Result<u64> {
         for series in 0..SERIES / METRICS {
             let mut value = 0.0;
             for sample in 0..SAMPLES {
-                // Steps of a counter of seconds, as no codec can tell before.
+                // Random increments, as of a counter of seconds, so that compression cannot predict
+                // them.
                 random = random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
@@ -77,7 +79,7 @@ pub fn write_text(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Has `tool` make blocks of the text in a new folder below `dir`.
+/// Runs `tool` on the text with a new output directory below `dir`. Fails if samples are missing.
 pub fn run(tool: &Tool, text: &Path, dir: &Path) -> Result<Created, String> {
     let data = dir.join(tool.name);
     let error = |e: io::Error| format!("{}: {e}", tool.program.display());
@@ -103,7 +105,7 @@ pub fn run(tool: &Tool, text: &Path, dir: &Path) -> Result<Created, String> {
     }
 }
 
-/// Waits for a process; what it had used when it was seen last.
+/// Waits until a process exits and returns its last observed resource usage.
 fn watch(mut child: Child) -> io::Result<Result<Usage, String>> {
     let mut last = Usage::default();
     loop {
@@ -118,7 +120,7 @@ fn watch(mut child: Child) -> io::Result<Result<Usage, String>> {
     }
 }
 
-/// The samples of all blocks of a folder, as `tsdb list` says.
+/// Returns the number of samples in all blocks of a directory according to `tsdb list`.
 fn listed(tool: &Tool, data: &Path) -> Result<u64, String> {
     let output = Command::new(&tool.program)
         .args(["tsdb", "list"])
@@ -128,7 +130,7 @@ fn listed(tool: &Tool, data: &Path) -> Result<u64, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default();
-    // Names of columns hold single spaces.
+    // Column names contain single spaces, so that columns are separated by at least two.
     let columns: Vec<&str> = head.split("  ").filter(|c| !c.is_empty()).collect();
     let column = columns.iter().position(|name| name.trim() == "NUM SAMPLES");
     let column = column.ok_or_else(|| format!("tsdb list says {head:?}"))?;
@@ -136,7 +138,7 @@ fn listed(tool: &Tool, data: &Path) -> Result<u64, String> {
     Ok(lines.filter_map(of_line).sum())
 }
 
-/// The head of the table.
+/// Returns the heading and the header rows of the Markdown table.
 pub fn head(text_bytes: u64) -> String {
     format!(
         "{} samples of {SERIES} series, {:.0} MB of text.\n\n\
@@ -148,7 +150,7 @@ pub fn head(text_bytes: u64) -> String {
 }
 
 impl Created {
-    /// A line of the table.
+    /// Returns the row of this tool in the Markdown table.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.1} | {:.1} | {:.0} | {:.2} |\n",
@@ -160,7 +162,7 @@ impl Created {
         )
     }
 
-    /// All figures.
+    /// Returns all figures as JSON, including those that the table leaves out.
     pub fn to_json(&self) -> Value {
         json!({
             "tool": self.name,

@@ -1,33 +1,34 @@
-//! The sixteen requests of a dashboard and how long each takes.
+//! The sixteen requests of a dashboard and their latencies.
 //!
-//! The systems answer in turns, for a second at least and one whole dashboard after the other, over
-//! one connection while the others have nothing to do: a machine whose speed drifts is as slow for
-//! all of them, and all have been at work for as long when they are measured. The whole answer is
-//! read; the times are those of the data, so that no system may leave out its newest samples.
+//! The systems answer in turns of at least a second, one complete dashboard after the other, over
+//! one connection while the other systems are idle. If the speed of the machine drifts, it affects
+//! all systems alike, and all have been running for the same time when they are measured. Answers
+//! are read completely. Query times are those of the data, so that no system can omit its newest
+//! samples.
 
 use firn_mirror::api::{Client, seconds};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// A request: its name in the table and what is asked.
+/// A request of the dashboard and its name in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
-    /// The name in the table.
+    /// Name of the request in the table.
     pub name: &'static str,
     ask: Ask,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    /// A range query over the dashboard's span.
+    /// A range query over the range of the dashboard.
     Range(&'static str),
-    /// An instant query at its end.
+    /// An instant query at the end of the range.
     Instant(&'static str),
-    /// Another endpoint, with a series selector or without.
+    /// A request to another endpoint, with an optional series selector.
     Other(&'static str, &'static str),
 }
 
-/// Stands for the name of one pod in an expression.
+/// Placeholder in expressions for the name of one pod.
 const POD: &str = "$pod";
 
 const fn range(name: &'static str, expression: &'static str) -> Panel {
@@ -37,7 +38,7 @@ const fn range(name: &'static str, expression: &'static str) -> Panel {
     }
 }
 
-/// The sixteen.
+/// The sixteen requests in the order of the table.
 pub const PANELS: [Panel; 16] = [
     range(
         "wide rate sum",
@@ -108,28 +109,28 @@ pub const PANELS: [Panel; 16] = [
     },
 ];
 
-/// The data that the dashboard shows.
+/// Time range and step of a dashboard.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Its first step.
+    /// First step in milliseconds since the epoch.
     pub start_ms: i64,
-    /// Its last step: the time of the newest sample.
+    /// Last step in milliseconds since the epoch, which is the time of the newest sample.
     pub end_ms: i64,
-    /// Time between steps.
+    /// Time between two steps in milliseconds.
     pub step_ms: i64,
 }
 
-/// What one panel took.
+/// Measured latencies of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
-    /// Milliseconds of each repetition, sorted.
+    /// Latencies of all repetitions in milliseconds, sorted.
     pub sorted_ms: Vec<f64>,
-    /// Series or other elements in the answer.
+    /// Number of series or other elements in the answer.
     pub elements: usize,
 }
 
 impl Timing {
-    /// The middle repetition.
+    /// Returns the median latency in milliseconds; NaN without repetitions.
     pub fn median_ms(&self) -> f64 {
         self.sorted_ms
             .get(self.sorted_ms.len() / 2)
@@ -137,7 +138,7 @@ impl Timing {
             .unwrap_or(f64::NAN)
     }
 
-    /// The fastest and the slowest repetition.
+    /// Returns the smallest and the largest latency in milliseconds.
     pub fn spread_ms(&self) -> (f64, f64) {
         let bound = |ms: Option<&f64>| ms.copied().unwrap_or(f64::NAN);
         (bound(self.sorted_ms.first()), bound(self.sorted_ms.last()))
@@ -145,13 +146,13 @@ impl Timing {
 }
 
 impl Panel {
-    /// Asks for it and reads the whole answer.
+    /// Sends the request and reads the complete answer.
     pub fn get(&self, client: &Client, span: Span, pod: &str) -> Result<Vec<u8>, String> {
         let (path, params) = self.request(span, pod);
         client.get(path, &params).map_err(|e| e.to_string())
     }
 
-    /// The endpoint and its parameters.
+    /// Returns the endpoint and the parameters of the request.
     fn request(&self, span: Span, pod: &str) -> (&'static str, Vec<(&'static str, String)>) {
         let start = ("start", seconds(span.start_ms));
         let end = ("end", seconds(span.end_ms));
@@ -174,14 +175,14 @@ impl Panel {
     }
 }
 
-/// Time that a system has to end what it began behind its last answer, as collecting garbage,
-/// before the next one is asked.
+/// Pause before each turn, in which the previous system can finish work after its last answer, such
+/// as garbage collection.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// How long a turn lasts at least: a slow system answers one dashboard in it, a fast one many.
+/// Minimum length of a turn. A slow system answers one dashboard in it, a fast one many.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Asks every system for all panels in `turns` turns, and in one before that is not counted.
+/// Measures all requests on all systems in `turns` turns, after a warm-up turn that is ignored.
 pub fn measure(bases: &[String], span: Span, turns: usize) -> Vec<Result<Vec<Timing>, String>> {
     let mut asked: Vec<Result<Asked, String>> = bases.iter().map(|base| Asked::new(base)).collect();
     for turn in 0..=turns {
@@ -202,7 +203,7 @@ pub fn measure(bases: &[String], span: Span, turns: usize) -> Vec<Result<Vec<Tim
     timings.collect()
 }
 
-/// A system that is asked.
+/// A system under measurement with its latencies so far.
 struct Asked {
     client: Client,
     pod: String,
@@ -223,8 +224,8 @@ impl Asked {
         })
     }
 
-    /// Asks for one dashboard after the other. A first request wakes a system that has slept; it does
-    /// not count.
+    /// Requests complete dashboards until the turn is over. The first request only wakes a system
+    /// that was idle, and is ignored.
     fn take_turn(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         self.get(&PANELS[0], span)?;
         let start = Instant::now();
@@ -236,7 +237,7 @@ impl Asked {
         }
     }
 
-    /// Asks for every panel.
+    /// Sends each request of the dashboard once and records its latency.
     fn ask(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         for (at, panel) in PANELS.iter().enumerate() {
             let start = Instant::now();
@@ -264,7 +265,7 @@ impl Asked {
     }
 }
 
-/// Series or other elements of an answer, at least one.
+/// Returns the number of series or other elements in an answer. Fails if there are none.
 pub fn elements(body: &[u8]) -> Result<usize, String> {
     let answer: Value = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     let data = &answer["data"];

@@ -1,9 +1,9 @@
-//! What the doors and locks of Firn cost: the same samples by remote write 1.0 and 2.0, over TLS,
-//! and sent on to a receiver.
+//! Cost of Firn's protocols and of TLS: the same samples by remote write 1.0 and 2.0, over TLS, and
+//! with remote write to another receiver.
 //!
-//! Each variant takes the load on an empty folder; all take their turn, then all again, so that a
-//! machine that becomes slower or faster does so for all. The first variant is what the others are
-//! measured by.
+//! Each variant ingests the load into an empty directory. All variants take a turn before the next
+//! round begins, so that changes in the speed of the machine affect all of them. The results are
+//! relative to the first variant.
 
 use crate::say;
 use crate::scenario::{self, Load};
@@ -17,22 +17,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The load, without what its variants say.
+/// Flags of the load that all variants share.
 pub const LOAD: &str = "--series 96000 --samples 60 --interval 15s --senders 4";
 
-/// How often each variant takes it.
+/// Number of turns of each variant.
 const TURNS: usize = 5;
 
-/// How long a receiver may take to have all that is sent on to it.
+/// Maximum time until a receiver has all requests that are sent to it.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
 
-/// One variant.
+/// A variant of the measurement.
 struct Door {
     name: &'static str,
-    /// Whether the load is that of 2.0.
+    /// Whether requests are encoded in remote write 2.0.
     is_second: bool,
     is_locked: bool,
-    /// Whether what comes is sent on.
+    /// Whether Firn forwards the samples to a receiver.
     sends_on: bool,
 }
 
@@ -63,26 +63,26 @@ const DOORS: [Door; 4] = [
     },
 ];
 
-/// CPU seconds for a million samples of each variant, by turn.
+/// CPU seconds per million samples, for each variant and turn.
 pub struct Measured {
     costs: [Vec<f64>; DOORS.len()],
 }
 
-/// The loads: the same samples in requests of either version.
+/// The loads: the same samples in requests of both versions.
 pub struct Loads {
-    /// Of 1.0.
+    /// Requests of remote write 1.0.
     pub first: Load,
-    /// Of 2.0.
+    /// Requests of remote write 2.0.
     pub second: Load,
 }
 
-/// What stands at the other end of sending on: it takes everything and counts requests.
+/// The receiver of forwarded samples, which accepts and counts all requests.
 struct Sink {
     port: u16,
     taken: Arc<AtomicUsize>,
 }
 
-/// Sends the loads through each door in turns.
+/// Sends the loads to all variants in turns and returns their CPU times.
 pub fn run(firn: &System, dir: &Path, loads: &Loads) -> Result<Measured, String> {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = taken.clone();
@@ -139,7 +139,7 @@ impl Door {
 }
 
 impl Sink {
-    /// Waits until nothing came for two seconds.
+    /// Waits until no request has arrived for two seconds.
     fn wait_until_quiet(&self) -> Result<(), String> {
         let start = Instant::now();
         let mut known = 0;
@@ -158,14 +158,14 @@ impl Sink {
     }
 }
 
-/// The middle of some figures.
+/// Returns the median of `figures`; NaN if there are none.
 fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The table: a line a door.
+/// Renders the results as a Markdown table with one row per variant.
 pub fn markdown(loads: &Loads, measured: &Measured) -> String {
     let summary = &loads.first.summary;
     let mut out = format!(
@@ -179,7 +179,7 @@ pub fn markdown(loads: &Loads, measured: &Measured) -> String {
         let middle = median(costs);
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
         let most = costs.iter().copied().fold(0.0, f64::max);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "| {} | {middle:.3} ({least:.3}-{most:.3}) | {:.2} | {:.3} |",
@@ -191,7 +191,7 @@ pub fn markdown(loads: &Loads, measured: &Measured) -> String {
     out
 }
 
-/// All figures.
+/// Returns all figures as JSON, including those that the table leaves out.
 pub fn json(loads: &Loads, measured: &Measured) -> Value {
     let doors = DOORS.iter().zip(&measured.costs);
     let doors: Vec<Value> = doors

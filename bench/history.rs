@@ -1,15 +1,16 @@
-//! A fleet whose pods come and go, for days of data time, and what the age of the data costs.
+//! A fleet whose pods are replaced, for days of data time, and the cost of old data.
 //!
 //! ```text
-//! fill    empty folder -> load up to an age -> idle -> recent query; one system after the other
+//! fill    empty directory -> load up to an age -> idle -> recent query; one system after the other
 //!         at the first and the last age also: clean stop -> start -> kill -9 -> start
-//! read    `up` of all series and all times, in a new process whose files are in no cache
-//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache,
-//!         then again and again; the systems in turns
-//! crowd   many new series on top of the history -> kill -9 -> ready
+//! read    `up` of all series and all times, in a new process with a cold page cache
+//! panels  7 and 30 days up to the newest sample, in a new process with a cold page cache,
+//!         then repeated; the systems in turns
+//! crowd   many new series in addition to the history -> kill -9 -> ready
 //! ```
 //!
-//! The load is made while it is sent, as it would fill a disk; it depends on the plan alone.
+//! The load is generated while it is sent, because it would fill a disk; it depends only on the
+//! plan.
 
 mod figures;
 
@@ -31,24 +32,25 @@ use ureq::tls::TlsConfig;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// The age at which systems are compared with themselves when they are old.
+/// Age of the data at which a system is considered young; older ages are compared with it.
 const YOUNG_MS: i64 = 4 * HOUR_MS;
 
-/// Repetitions of the recent query at each age.
+/// Number of repetitions of the recent query at each age.
 const RECENT_QUERIES: usize = 51;
 
-/// Repetitions of a panel that is warm: so many, and more as long as they take no longer than
-/// [`WARM_FOR`] together.
+/// Number of repetitions of a warm panel: at least the lower bound, and up to the upper bound as
+/// long as they take no longer than [`WARM_FOR`] in total.
 const WARM_QUERIES: RangeInclusive<usize> = 3..=51;
 const WARM_FOR: Duration = Duration::from_secs(1);
 
-/// Points of a panel, as wide as a screen shows.
+/// Number of points of a panel, about the width of a screen.
 const POINTS: i64 = 1_000;
 
-/// Days of the panels.
+/// Ranges of the panels in days.
 const PANEL_DAYS: [i64; 2] = [7, 30];
 
-/// The panels that are asked for days: one of each kind that reads much, and one series.
+/// The panels that are queried over days: one of each kind that reads many samples, and one for a
+/// single series.
 const PANEL_NAMES: [&str; 6] = [
     "wide rate sum",
     "p99 of buckets",
@@ -58,24 +60,25 @@ const PANEL_NAMES: [&str; 6] = [
     "one series, range",
 ];
 
-/// A system that used less CPU than this share of one processor for [`QUIET`] is idle.
+/// Share of one processor below which a system counts as idle, measured over [`QUIET`].
 const IDLE_SHARE: f64 = 0.05;
 const QUIET: Duration = Duration::from_secs(3);
 const IDLE_WITHIN: Duration = Duration::from_secs(240);
 
-/// How much is sent.
+/// Size of a history and of the new series at its end.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Data time of the whole load.
+    /// Data time of the whole load in milliseconds.
     pub span_ms: i64,
-    /// Time between two samples of a series.
+    /// Time between two samples of a series in milliseconds.
     pub interval_ms: i64,
-    /// Series that come at once in the end.
+    /// Number of new series that are added at once at the end.
     pub crowd: usize,
 }
 
 impl Plan {
-    /// The ages at which a system is looked at: four hours, a day, twice as much each time, all.
+    /// Returns the ages at which a system is measured: four hours, one day and its doubles, and the
+    /// whole span.
     fn ages(&self) -> Vec<i64> {
         let doubled = std::iter::successors(Some(DAY_MS), |age| Some(2 * age));
         let between = doubled.take_while(|age| *age < self.span_ms);
@@ -83,7 +86,7 @@ impl Plan {
         ages.chain([self.span_ms]).collect()
     }
 
-    /// Six thousand series of which 60 % are replaced each half hour.
+    /// Returns the load: six thousand series, of which 60 % are replaced every half hour.
     fn load(&self, start_ms: i64) -> Result<Options, String> {
         let interval_ms = self.interval_ms;
         parse(&format!(
@@ -92,7 +95,7 @@ impl Plan {
         ))
     }
 
-    /// Series of another fleet, with eight samples each.
+    /// Returns the load of new series: another fleet with eight samples per series.
     fn crowd(&self, start_ms: i64) -> Result<Options, String> {
         parse(&format!(
             "--series {} --interval 15s --samples 8 --seed 2 --senders 4 --start {start_ms}",
@@ -101,7 +104,7 @@ impl Plan {
     }
 
     fn retention_days(&self) -> u32 {
-        // A day more than the load and the time that it takes to send it.
+        // The retention covers the load and, with one more day, the time for sending it.
         u32::try_from(self.span_ms / DAY_MS).unwrap_or(u32::MAX - 2) + 2
     }
 }
@@ -110,42 +113,42 @@ fn parse(flags: &str) -> Result<Options, String> {
     Options::parse(flags.split_whitespace().map(OsString::from)).map_err(|e| e.to_string())
 }
 
-/// A process after a start: how long that took, and its memory when idle.
+/// Time until readiness and memory of a process after a start.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
     ready: Duration,
     resident_bytes: u64,
 }
 
-/// What a system is like when its data has an age.
+/// Measurements of a system when its data has reached an age.
 #[derive(Clone, Debug)]
 pub struct Age {
     age_ms: i64,
-    /// Idle, in the process that took the load.
+    /// Resident memory of the idle process that ingested the load, in bytes.
     resident_bytes: u64,
-    /// Milliseconds of the recent query, sorted.
+    /// Latencies of the recent query in milliseconds, sorted.
     recent_ms: Vec<f64>,
-    /// Seconds that it took to send what is older than this and newer than the age before.
+    /// Time in seconds for sending the data between the previous age and this one.
     send_seconds: f64,
-    /// After a clean stop, and after a kill.
+    /// Starts after a clean stop and after a kill, where they are measured.
     starts: Option<(Started, Started)>,
 }
 
-/// A panel of so many days.
+/// Latencies of a panel over a number of days.
 #[derive(Clone, Debug)]
 pub struct PanelTime {
     days: i64,
     name: &'static str,
     elements: usize,
-    /// Milliseconds in a new process.
+    /// Latency in a new process with a cold page cache, in milliseconds.
     cold_ms: f64,
-    /// Milliseconds of the repetitions.
+    /// Latencies of the repetitions in milliseconds.
     warm_ms: Vec<f64>,
 }
 
-/// What a system that took the load is known by.
+/// The results of one system, filled in by the phases of the benchmark.
 pub struct Measured {
-    /// Which system.
+    /// The system and its version.
     pub system: System,
     dir: PathBuf,
     start_ms: i64,
@@ -155,14 +158,14 @@ pub struct Measured {
     written_bytes: u64,
     end_ms: i64,
     disk_bytes: u64,
-    /// Bytes of indexes of blocks, and series in them.
+    /// Total size in bytes of the indexes of blocks, and the number of series in them.
     indexes: (u64, u64),
     read: Read,
     panels: Vec<PanelTime>,
     crowd: Option<Started>,
 }
 
-/// What reading all samples of `up` took.
+/// Cost of reading all samples of `up`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Read {
     samples: f64,
@@ -171,7 +174,7 @@ struct Read {
     ms: f64,
 }
 
-/// Fills a folder below `dir` and looks at the system at each age.
+/// Fills a directory below `dir` and measures the system at each age.
 pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<Measured, String> {
     let system = system.with_retention(plan.retention_days());
     let mut maker = Maker::new(&plan.load(start_ms)?);
@@ -227,7 +230,7 @@ pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<M
     Ok(measured)
 }
 
-/// Sends the next rounds as fast as they are taken; a request that is refused fails the run.
+/// Sends the next rounds as fast as they are accepted. Fails if a request is rejected.
 fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, String> {
     let url = running.write_url();
     let to = Receiver {
@@ -254,7 +257,7 @@ fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, St
     }
 }
 
-/// Waits until a system has done what it puts off, and says what it used then.
+/// Waits until a system has finished deferred work, and returns its resource usage then.
 fn settle(running: &Running, kind: Kind) -> Result<Usage, String> {
     let start = Instant::now();
     std::thread::sleep(kind.looks_after_work_within());
@@ -269,7 +272,7 @@ fn settle(running: &Running, kind: Kind) -> Result<Usage, String> {
     }
 }
 
-/// Milliseconds of one query of the last minutes, sorted.
+/// Returns the latencies of the query for the last minutes in milliseconds, sorted.
 fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, String> {
     let client = Client::new(&running.url);
     let ask = Ask::Range {
@@ -292,7 +295,7 @@ fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, Strin
 }
 
 impl Measured {
-    /// Stops and starts a system, kills it and starts it again.
+    /// Stops and starts a system, then kills and starts it again.
     fn restart(&mut self, running: Running) -> Result<(Running, (Started, Started)), String> {
         self.spend(running.stop()?);
         let (running, stopped) = self.start_idle()?;
@@ -312,7 +315,7 @@ impl Measured {
         Ok((running, started))
     }
 
-    /// Adds what a process used that is no more.
+    /// Adds the resource usage of a process that has exited.
     fn spend(&mut self, usage: Usage) {
         self.cpu_seconds += usage.cpu_seconds;
         self.written_bytes += usage.written_bytes;
@@ -330,14 +333,14 @@ impl Measured {
         Ok(())
     }
 
-    /// Starts the system with none of its files in memory.
+    /// Starts the system after dropping its files from the page cache.
     fn start_cold(&self) -> Result<Running, String> {
         let data = self.data();
         process::drop_page_cache(&data).map_err(|e| format!("{}: {e}", data.display()))?;
         self.system.start(&self.dir)
     }
 
-    /// Reads all samples of `up`.
+    /// Reads all samples of `up` and returns the cost.
     fn read_up(&self) -> Result<Read, String> {
         let running = self.start_cold()?;
         let before = running.usage()?;
@@ -399,7 +402,7 @@ impl Measured {
         })
     }
 
-    /// The name of a pod that lives when the load ends.
+    /// Returns the name of a pod that exists at the end of the load.
     fn pod(&self) -> Result<String, String> {
         let running = self.system.start(&self.dir)?;
         let ask = Ask::Instant {
@@ -415,7 +418,7 @@ impl Measured {
         Ok(pod)
     }
 
-    /// Adds many series to the history, and kills the system.
+    /// Adds many new series to the history, kills the system, and measures its start.
     pub fn crowd(&mut self, plan: &Plan) -> Result<(), String> {
         if plan.crowd == 0 {
             return Ok(());
@@ -432,7 +435,8 @@ impl Measured {
     }
 }
 
-/// Asks all systems for each panel in turns; what a system fails at has no figure.
+/// Queries all systems for each panel in turns. A panel that a system fails to answer has no
+/// figures.
 pub fn ask_panels(measured: &mut [Measured]) -> Result<(), String> {
     let Some(first) = measured.first() else {
         return Ok(());

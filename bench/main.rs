@@ -1,12 +1,13 @@
-//! `make bench`: Firn beside Prometheus and VictoriaMetrics on one machine.
+//! `make bench`: compares Firn with Prometheus and VictoriaMetrics on one machine.
 //!
-//! The load is made once, before anything is measured, and the identical bodies are sent to one
-//! system after the other over as many connections; each starts on an empty folder, and nothing
-//! runs beside it but systems that took their load before and are idle. They are asked in turns.
-//! The table goes to the standard output, progress to the standard error, all figures to a file.
+//! The load is generated once in advance, and identical bodies are sent to one system after the
+//! other over the same number of connections. Each system starts with an empty directory, and only
+//! idle systems that have already ingested their load run beside it. Queries are sent to the
+//! systems in turns. The table is written to standard output, progress to standard error, and all
+//! figures to a file.
 //!
-//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation
-//! and the doors, which compare Firn with itself.
+//! Invariant: nothing is specific to Firn except the flags with which it is started, and the
+//! benchmarks that compare Firn with itself.
 
 mod ablation;
 mod arguments;
@@ -38,13 +39,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use system::{ALL, Kind, System};
 
-/// The load of a churn run.
+/// Flags of the load of a churn run.
 const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
 
-/// The load of an ablation.
+/// Flags of the load of an ablation.
 const ABLATION: &str = "--series 20000 --duration 3h --interval 15s --senders 4";
 
-/// How long a recording takes.
+/// Length of a recording of a real sender.
 const RECORD_FOR: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -82,7 +83,7 @@ fn run() -> Result<(), String> {
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
     if !arguments.keep && arguments.dir.is_none() {
-        // Nothing hangs on it: these are scratch files in the folder for them.
+        // An error is ignored, because the directory contains only temporary files.
         let _ = std::fs::remove_dir_all(&dir);
     }
     result
@@ -186,7 +187,7 @@ fn measure_doors(arguments: &Arguments, dir: &Path) -> Result<(), String> {
 
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let (mut found, mut missing) = find_systems(arguments);
-    // It is told of targets in another way.
+    // VictoriaMetrics has another configuration of targets.
     found.retain(|system| system.kind != Kind::VictoriaMetrics);
     let measured = measure(&found, dir, &mut missing, &mut scrape::run);
     let lines: String = measured.iter().map(scrape::Scraped::line).collect();
@@ -200,7 +201,7 @@ fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
 
 fn measure_rules(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let (mut found, mut missing) = find_systems(arguments);
-    // Another program evaluates its rules.
+    // VictoriaMetrics evaluates rules in another program.
     found.retain(|system| system.kind != Kind::VictoriaMetrics);
     let measured = measure(&found, dir, &mut missing, &mut rules::run);
     let lines: String = measured.iter().map(rules::Evaluated::line).collect();
@@ -283,7 +284,7 @@ fn measure_replay(arguments: &Arguments, dir: &Path, recording: &Path) -> Result
     firn_was_measured(arguments, &missing)
 }
 
-/// The systems that are there, and why the others are not.
+/// Returns the installed systems, and the reasons why others cannot be measured.
 fn find_systems(arguments: &Arguments) -> (Vec<System>, Vec<(Kind, String)>) {
     let mut found = Vec::new();
     let mut missing = Vec::new();
@@ -306,7 +307,7 @@ fn find_systems(arguments: &Arguments) -> (Vec<System>, Vec<(Kind, String)>) {
     (found, missing)
 }
 
-/// Runs one system after the other; those that fail go to `missing`.
+/// Runs a benchmark on one system after the other. Systems that fail are added to `missing`.
 fn measure<T>(
     found: &[System],
     dir: &Path,
@@ -316,7 +317,8 @@ fn measure<T>(
     let mut measured = Vec::new();
     for system in found {
         let name = system.kind.name();
-        // What was written before would reach the disk while this system syncs its own.
+        // Otherwise the data of the previous system could be written to disk during this one's
+        // syncs.
         rustix::fs::sync();
         say(&format!("measure {name} {}", system.version));
         match run(system, &dir.join(system.kind.program_name())) {
@@ -362,7 +364,7 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
     })
 }
 
-/// Makes the load of `firn load` with these flags in a folder below `dir`.
+/// Generates the load of `firn load` with these flags in a directory below `dir`.
 pub fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
     let args = flags.split_whitespace().map(OsString::from);
     let options = options::Options::parse(args).map_err(|e| e.to_string())?;
@@ -378,6 +380,6 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 fn say(text: &str) {
-    // Progress that cannot be written is not missed.
+    // Progress is optional, so that errors are ignored.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,8 +1,7 @@
-//! The churn run as a picture: memory and query latency over data time, a line a system.
+//! Chart of a churn run: memory and query latency over data time, with one line per system.
 //!
-//! SVG written by hand, so that the picture in the docs is what the benchmark saw and nothing
-//! stands between. Every column of the picture shows the largest value in it: spikes are what the
-//! picture is for.
+//! The SVG is generated directly from the observations, without a charting library. Each column of
+//! pixels shows the maximum of its values, because the chart is meant to show spikes.
 
 use crate::churn::{Look, Steadiness};
 use crate::system::Kind;
@@ -14,18 +13,18 @@ const RIGHT: f64 = 16.0;
 const PLOT_HEIGHT: f64 = 190.0;
 const PLOT_GAP: f64 = 62.0;
 const TOP: f64 = 54.0;
-/// Columns that a line has at most.
+/// Maximum number of columns of a line.
 const COLUMNS: usize = 360;
 const MIB: f64 = 1_048_576.0;
 
-/// One of the two plots.
+/// One of the two plots of the chart.
 struct Plot<'a> {
     title: &'a str,
     top: f64,
     of: fn(&Look) -> f64,
 }
 
-/// The whole picture.
+/// Renders the complete chart as SVG.
 pub fn svg(measured: &[Steadiness]) -> String {
     let plots = [
         Plot {
@@ -65,7 +64,7 @@ fn legend(out: &mut String, measured: &[Steadiness]) {
     for (place, one) in measured.iter().enumerate() {
         let x = LEFT + 200.0 * place as f64;
         let kind = one.system.kind;
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{}\"/>\
@@ -126,7 +125,7 @@ impl Plot<'_> {
     }
 }
 
-/// The largest value of each column that has one, with the middle of the column.
+/// Returns the maximum of each column that has values, and the middle of the column.
 fn columns(looks: &[Look], end_ms: f64, of: fn(&Look) -> f64) -> Vec<(f64, f64)> {
     let mut largest = [f64::NAN; COLUMNS];
     for look in looks {
@@ -139,7 +138,7 @@ fn columns(looks: &[Look], end_ms: f64, of: fn(&Look) -> f64) -> Vec<(f64, f64)>
     present.map(|(c, v)| (middle(c), *v)).collect()
 }
 
-/// The next of 1, 2, 4 or 8 times a power of ten.
+/// Rounds up to the next of 1, 2, 4 or 8 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1e-3).log10().floor());
     let steps = [1.0, 2.0, 4.0, 8.0, 10.0].map(|s| s * power);

@@ -1,4 +1,5 @@
-//! What the kernel says about a process: CPU, memory, bytes read and written; and folders on disk.
+//! Resource usage of processes as reported by the kernel: CPU, memory and I/O; and sizes of
+//! directories.
 
 use serde_json::Value;
 use std::fs;
@@ -6,28 +7,30 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a process used up to now.
+/// Resource usage of a process since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// CPU seconds in user and kernel mode, of all threads, ended ones included.
+    /// CPU time in user and kernel mode in seconds, over all threads including exited ones.
     pub cpu_seconds: f64,
-    /// Memory resident now.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// The most memory that ever was resident.
+    /// Maximum resident memory since the start in bytes.
     pub peak_bytes: u64,
-    /// Bytes handed to the disk.
+    /// Number of bytes written to disk.
     pub written_bytes: u64,
-    /// Bytes that came from the disk.
+    /// Number of bytes read from disk.
     pub read_bytes: u64,
-    /// Bytes that reads of files and sockets asked for, cached or not; none of mapped files.
+    /// Number of bytes requested by reads of files and sockets, whether cached or not. Excludes
+    /// mapped files.
     pub asked_bytes: u64,
 }
 
-/// Reads the usage of process `pid`. A process that is ending has parts of it only: `None`.
+/// Reads the usage of process `pid`. Returns `None` if the process is exiting and parts of it are
+/// missing.
 pub fn usage(pid: u32) -> Option<Usage> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let stat = read("stat")?;
-    // The name in brackets may hold spaces: fields count from behind it, state first.
+    // The name in parentheses may contain spaces. The fields after it begin with the state.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     let status = read("status")?;
@@ -42,9 +45,9 @@ pub fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Makes the system forget what it keeps in memory of the files below `dir`.
+/// Drops the files below `dir` from the page cache.
 pub fn drop_page_cache(dir: &Path) -> io::Result<()> {
-    // What was not written yet stays.
+    // Dirty pages cannot be dropped.
     rustix::fs::sync();
     forget_files(dir)
 }
@@ -62,8 +65,8 @@ fn forget_files(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of the indexes of blocks below `dir`, and the series in those blocks: a block is a folder
-/// with `meta.json` and `index`, as Prometheus's and Firn's are.
+/// Returns the total size in bytes of the indexes of blocks below `dir`, and the number of series
+/// in those blocks. A block is a directory with `meta.json` and `index`, in Prometheus and in Firn.
 pub fn block_indexes(dir: &Path) -> io::Result<(u64, u64)> {
     let (mut bytes, mut series) = (0, 0);
     if let (Ok(index), Ok(meta)) = (
@@ -92,7 +95,7 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Bytes that the files below `dir` occupy on disk, preallocated ones included.
+/// Returns the disk usage of the files below `dir` in bytes, including preallocated space.
 pub fn disk_bytes(dir: &Path) -> io::Result<u64> {
     let mut total = 0;
     for entry in fs::read_dir(dir)? {

@@ -1,8 +1,8 @@
-//! How fast a server gives other servers what it has: a remote read of everything, in chunks.
+//! Throughput of remote read: all data of a server, in chunked frames.
 //!
 //! ```text
-//! empty folder -> load -> a read of one metric, whose samples are counted
-//!              -> reads of all series, one after the other, whose bytes are thrown away
+//! empty directory -> load -> read of one metric, whose samples are counted
+//!                 -> reads of all series, one after the other, whose bytes are discarded
 //! ```
 //!
 //! VictoriaMetrics has no remote read and is left out.
@@ -21,33 +21,33 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The load.
+/// Flags of the load that each system stores before the reads.
 pub const LOAD: &str = "--series 20000 --duration 2h --interval 15s --senders 4";
 
-/// Reads of everything.
+/// Number of reads of all data.
 const TURNS: usize = 7;
 
-/// How long a read may take.
+/// Timeout of a read.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Frames as long as this are taken: as long as Prometheus takes.
+/// Maximum length of a frame in bytes, equal to Prometheus's limit.
 const FRAME_BYTES_MAX: u64 = 50_000_000;
 
-/// Memory for the read of one metric.
+/// Memory limit for the read of one metric in bytes.
 const COUNTED_BYTES_MAX: usize = 1 << 30;
 
-/// What one system showed.
+/// The results of one system: duration, CPU time and size of the reads.
 #[derive(Clone, Debug)]
 pub struct Reads {
-    /// Which.
+    /// The system and its version.
     pub system: System,
-    /// Samples of a read of everything.
+    /// Number of samples in a read of all data.
     samples: u64,
-    /// Bytes of its answer.
+    /// Length of its response in bytes.
     bytes: u64,
-    /// Seconds of each read, the shortest first.
+    /// Durations of all reads in seconds, sorted.
     seconds: Vec<f64>,
-    /// CPU seconds of the server in all of them.
+    /// CPU time of the server for all reads in seconds.
     cpu_seconds: f64,
     usage: Usage,
 }
@@ -65,7 +65,7 @@ impl Reads {
         self.cpu_seconds * 1e9 / (self.samples as f64 * self.seconds.len() as f64)
     }
 
-    /// All figures.
+    /// Returns all figures as JSON, including those that the table leaves out.
     pub fn to_json(&self) -> Value {
         json!({
             "system": self.system.kind.name(),
@@ -79,7 +79,7 @@ impl Reads {
         })
     }
 
-    /// A line of the table.
+    /// Returns the row of this system in the Markdown table.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.1} | {:.3} | {:.0} | {:.2} | {:.1} |\n",
@@ -93,7 +93,7 @@ impl Reads {
     }
 }
 
-/// The head of the table.
+/// Returns the heading and the header rows of the Markdown table.
 pub fn head(load: &Load) -> String {
     format!(
         "Remote read of {} series with {} samples in chunks, {TURNS} times:\n\n| | million \
@@ -103,7 +103,8 @@ pub fn head(load: &Load) -> String {
     )
 }
 
-/// Measures `system` with its data in `dir`.
+/// Measures `system` with its data in `dir`. Fails if a read returns another number of samples than
+/// were sent.
 pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
     let running = system.start(dir)?;
     scenario::send(&running, load, &Progress::default())?;
@@ -136,7 +137,7 @@ pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
     })
 }
 
-/// How many samples of `up` are read.
+/// Returns the number of samples of `up` in a remote read.
 fn count(running: &Running, range: TimeRange) -> Result<u64, String> {
     let mut memory = Budget::new("read", COUNTED_BYTES_MAX).hold();
     let mut reader = FrameReader::new(range, FRAME_BYTES_MAX);
@@ -155,7 +156,7 @@ fn count(running: &Running, range: TimeRange) -> Result<u64, String> {
     Ok(series.iter().map(|one| one.samples.len() as u64).sum())
 }
 
-/// The answer to a read of the metrics whose names match.
+/// Sends a remote read for the metrics whose names match and returns the response body.
 fn ask(
     running: &Running,
     range: TimeRange,

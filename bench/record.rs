@@ -1,13 +1,13 @@
-//! What a real sender sends: recorded once, replayed as often as one likes.
+//! Recording of the requests of a real sender, and measurement of their ingestion.
 //!
 //! ```text
-//! record  a Prometheus scrapes itself under several jobs, and sends with four shards -> a load
-//! replay  empty folder -> the generator's load, then the recorded one -> CPU for each sample
+//! record  a Prometheus scrapes itself under several jobs and sends with four shards -> load
+//! replay  empty directory -> generated load, then recorded load -> CPU time per sample
 //! ```
 //!
-//! A recording is a load like those of the generator (`firn_mirror::prepared`) with one connection:
-//! bodies in the order in which they came, because two shards may share a connection and one shard
-//! may use several. Recordings are scratch files of one machine and not kept in the repository.
+//! A recording is a load like those of the generator (`firn_mirror::prepared`) with one connection
+//! and bodies in the order of arrival, because shards can share a connection and use several ones.
+//! Recordings are temporary files of one machine and not part of the repository.
 
 use crate::scenario::{self, Load};
 use crate::stub;
@@ -26,10 +26,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Jobs under which the sender scrapes its own page, of some 800 series.
+/// Number of jobs under which the sender scrapes its own metrics of about 800 series.
 const JOBS: usize = 20;
 
-/// What is recorded so far.
+/// The part of a recording that has been received so far.
 struct Recording {
     writer: Writer,
     decoder: Decoder,
@@ -53,7 +53,7 @@ impl Recording {
         let samples = decoded.batch.sample_count();
         let times = decoded.batch.iter().flat_map(|s| s.times.iter().copied());
         let Some(newest) = times.max() else {
-            // Metadata alone.
+            // The body contains only metadata.
             return Ok(());
         };
         for series in decoded.batch.iter() {
@@ -76,18 +76,18 @@ impl Recording {
     }
 }
 
-/// A process that is killed when it is dropped.
+/// A child process that is killed when this value is dropped.
 struct Sender(Child);
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // Fails if the process has ended, which is what is wanted.
+        // This fails if the process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Records for `duration` what Prometheus sends into the folder `dir`.
+/// Records the requests that a Prometheus sends for `duration` into the directory `dir`.
 pub fn record(dir: &Path, duration: Duration) -> Result<Summary, String> {
     let recording = Arc::new(Mutex::new(Some(Recording {
         writer: Writer::create(dir, 1).map_err(|e| e.to_string())?,
@@ -133,8 +133,8 @@ pub fn record(dir: &Path, duration: Duration) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// Starts a Prometheus that sends to `receiver`; its program is named by BENCH_SENDER, else it is
-/// the `prometheus` of PATH.
+/// Starts a Prometheus that sends to the port `receiver`. Its program is given by BENCH_SENDER and
+/// defaults to the `prometheus` on PATH.
 fn start_sender(dir: &Path, receiver: u16) -> Result<Sender, String> {
     let program = std::env::var_os("BENCH_SENDER").unwrap_or_else(|| "prometheus".into());
     let own = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
@@ -164,18 +164,18 @@ fn start_sender(dir: &Path, receiver: u16) -> Result<Sender, String> {
     Ok(Sender(child))
 }
 
-/// What taking a load cost.
+/// Cost of ingesting a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// CPU nanoseconds for each sample.
+    /// CPU nanoseconds per sample.
     pub cpu_ns: f64,
-    /// Samples for each request.
+    /// Mean number of samples per request.
     pub samples_per_request: f64,
-    /// Bytes of body for each sample.
+    /// Mean number of body bytes per sample.
     pub body_bytes: f64,
 }
 
-/// Sends one load after the other to `system`, each on an empty folder below `scratch`.
+/// Sends one load after the other to `system`, each with an empty directory below `scratch`.
 pub fn replay(
     system: &System,
     scratch: &Path,
@@ -199,7 +199,8 @@ pub fn replay(
     Ok(costs)
 }
 
-/// The recording in `dir`, and a load of the generator with as many series and samples.
+/// Returns a generated load with the same number of series and samples as the recording in `dir`,
+/// and the recording itself.
 pub fn loads(
     dir: &Path,
     make: impl Fn(&str) -> Result<Load, String>,

@@ -1,12 +1,12 @@
-//! What recording rules cost: a thousand of them over a hundred thousand series, every minute.
+//! Cost of recording rules: a thousand rules over a hundred thousand series, every minute.
 //!
 //! ```text
 //! for a system without the rules, then with them:
-//!   empty folder -> live load -> two minutes that do not count -> three that are measured
+//!   empty directory -> live load -> two minutes that are ignored -> three that are measured
 //! ```
 //!
-//! The rules' share is the difference of the two runs: CPU, memory, and what they do to writes.
-//! VictoriaMetrics evaluates rules in another program and is left out.
+//! The cost of the rules is the difference of the two runs in CPU time, memory and latency of
+//! writes. VictoriaMetrics evaluates rules in another program and is left out.
 
 use crate::make_load;
 use crate::process::Usage;
@@ -21,19 +21,20 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// The load; its start is added.
+/// Flags of the load, to which its start time is added.
 const LOAD: &str = "--series 100000 --duration 6m --interval 15s --senders 4";
 
-/// What making the load may take; it begins behind that.
+/// Time reserved for generating the load, after which the load begins, in milliseconds.
 const AHEAD_MS: i64 = 20_000;
 
-/// Data time that does not count: series are born, every group has been evaluated.
+/// Data time in milliseconds that is ignored. In it all series are created and all groups
+/// evaluated.
 const WARM_UP_MS: i64 = 150_000;
 
-/// The window that is measured: three evaluations of each rule.
+/// Length of the measured window: three evaluations of each rule.
 const WINDOW: Duration = Duration::from_secs(180);
 
-/// Rules of a group.
+/// Number of rules per group.
 const GROUP: usize = 50;
 
 const COUNTERS: [&str; 20] = [
@@ -84,41 +85,41 @@ const GAUGES: [&str; 20] = [
 
 const LABELS: [&str; 5] = ["cluster", "namespace", "deployment", "team", "pod"];
 
-/// What is summed of counters.
+/// Functions and ranges that are applied to counters before summing.
 const GROWTHS: [&str; 5] = ["rate 1m", "rate 2m", "rate 5m", "increase 5m", "irate 2m"];
 
-/// How gauges are aggregated.
+/// Aggregations of gauges.
 const AGGREGATIONS: [&str; 5] = ["sum", "avg", "max", "min", "count"];
 
-/// One run.
+/// The results of a run with or without the rules.
 #[derive(Clone, Debug)]
 struct Run {
     cpu_seconds: f64,
     usage: Usage,
     report: Report,
-    /// Evaluations that were left out.
+    /// Number of missed evaluations of groups.
     missed: f64,
-    /// Series that the rules made.
+    /// Number of series that the rules created.
     recorded: f64,
 }
 
-/// What one system showed.
+/// The results of one system without and with the rules.
 #[derive(Clone, Debug)]
 pub struct Evaluated {
-    /// Which.
+    /// The system and its version.
     pub system: System,
     without: Run,
     with: Run,
 }
 
 impl Evaluated {
-    /// CPU seconds that the rules took, for each minute.
+    /// Returns the CPU seconds per minute that the rules took.
     fn rules_cpu_per_minute(&self) -> f64 {
         let seconds = self.with.cpu_seconds - self.without.cpu_seconds;
         seconds * 60.0 / WINDOW.as_secs_f64()
     }
 
-    /// All figures.
+    /// Returns all figures as JSON, including those that the table leaves out.
     pub fn to_json(&self) -> Value {
         let run = |run: &Run| {
             json!({
@@ -141,7 +142,7 @@ impl Evaluated {
         })
     }
 
-    /// A line of the table.
+    /// Returns the row of this system in the Markdown table.
     pub fn line(&self) -> String {
         let push = |run: &Run| f64::from(run.report.latencies_us().at(0.999)) / 1000.0;
         format!(
@@ -159,7 +160,7 @@ impl Evaluated {
     }
 }
 
-/// The head of the table.
+/// Returns the heading and the header rows of the Markdown table.
 pub fn head() -> String {
     format!(
         "{} recording rules over 100,000 series every minute, for {} s:\n\n| | CPU s a minute of \
@@ -170,7 +171,7 @@ pub fn head() -> String {
     )
 }
 
-/// Measures `system` without rules and with them, below `dir`.
+/// Measures `system` without rules and with them, in directories below `dir`.
 pub fn run(system: &System, dir: &Path) -> Result<Evaluated, String> {
     Ok(Evaluated {
         system: system.clone(),
@@ -204,8 +205,8 @@ fn run_once(system: &System, dir: &Path, has_rules: bool) -> Result<Run, String>
     })
 }
 
-/// Sends the load as its time comes; the CPU seconds of the window, the process at its end, and how
-/// the pushes went.
+/// Sends the load in real time. Returns the CPU seconds of the measured window, the resource usage
+/// at its end, and the report of the sender.
 fn watch(running: &Running, load: &Load) -> Result<(f64, Usage, Report), String> {
     let progress = Progress::default();
     thread::scope(|scope| {
@@ -221,7 +222,7 @@ fn watch(running: &Running, load: &Load) -> Result<(f64, Usage, Report), String>
     })
 }
 
-/// Expressions of the rules.
+/// Returns the expressions of all rules.
 fn rules() -> Vec<String> {
     let mut rules = Vec::with_capacity(1_000);
     for label in LABELS {

@@ -1,12 +1,12 @@
-//! What is done to the systems, in order, and what is measured on the way.
+//! The phases of a dashboard run and their measurements.
 //!
 //! ```text
-//! fleet     empty folder -> the fleet's load -> quiet; one system after the other
+//! fleet     empty directory -> load of the fleet -> idle; one system after the other
 //!           dashboard; the systems in turns
 //!           kill -9 -> ready -> clean stop
-//! creation  empty folder -> many new series, few samples each -> quiet -> kill -9 -> ready
+//! creation  empty directory -> many new series with few samples -> idle -> kill -9 -> ready
 //!           -> stop
-//! crash     empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
+//! crash     empty directory -> small load -> kill -9 after the last answer -> ready -> complete?
 //! ```
 
 use crate::dashboard::{self, Span, Timing};
@@ -20,98 +20,98 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long samples may take to be seen by queries.
+/// Maximum time until ingested samples are visible to queries.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A load in a folder, ready to be sent to every system.
+/// A load in a directory, ready to be sent to each system.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Where its bodies lie.
+    /// Directory with the bodies.
     pub dir: PathBuf,
-    /// What it is made of.
+    /// Size and times of the load.
     pub summary: Summary,
 }
 
-/// How a run is set up.
+/// The loads and settings of a dashboard run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The fleet scenario's load.
+    /// Load of the fleet phase.
     pub fleet: Load,
-    /// The load of new series.
+    /// Load with many new series.
     pub creation: Load,
-    /// The crash scenario's load.
+    /// Load of the crash phase.
     pub crash: Load,
-    /// Time to let a system finish what it puts off before it is measured.
+    /// Time for deferred work of a system before it is measured.
     pub settle: Duration,
-    /// The span of the dashboard, at most that of the fleet's load.
+    /// Range of the dashboard in milliseconds, at most that of the fleet's load.
     pub dashboard_ms: i64,
-    /// Turns of each system in which its dashboard counts.
+    /// Number of measured turns of each system.
     pub turns: usize,
 }
 
-/// What taking a load cost.
+/// Cost of ingesting a load, and of the restart after it.
 #[derive(Clone, Debug)]
 pub struct Ingest {
-    /// The sender's view.
+    /// Report of the sender.
     pub report: Report,
-    /// From the start on the empty folder to readiness.
+    /// Time from the start with an empty directory to readiness.
     pub start: Duration,
     /// CPU seconds from readiness to the end of the settling time.
     pub cpu_seconds: f64,
-    /// The process then.
+    /// Resource usage of the process at that time.
     pub usage: Usage,
-    /// From the kill -9's restart to readiness.
+    /// Time from the restart after the kill to readiness.
     pub ready_after_kill: Duration,
-    /// Samples of the metric `up` that were answered with 2xx and are not there after that.
+    /// Number of acknowledged samples of `up` that are missing after the restart.
     pub lost: f64,
-    /// Bytes on disk after a clean stop.
+    /// Disk usage after a clean stop in bytes.
     pub disk_bytes: u64,
 }
 
 impl Ingest {
-    /// CPU seconds for each million samples.
+    /// Returns the CPU seconds per million samples.
     pub fn cpu_per_million(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.samples()
     }
 
-    /// Samples taken.
+    /// Returns the number of accepted samples.
     pub fn samples(&self) -> f64 {
         (self.report.outcome.samples as f64).max(1.0)
     }
 }
 
-/// Everything measured on one system.
+/// All results of one system.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which system.
+    /// The system and its version.
     pub system: System,
-    /// The fleet scenario.
+    /// Results of the fleet phase.
     pub fleet: Ingest,
-    /// Its dashboard.
+    /// Latencies of its dashboard.
     pub dashboard: Vec<Timing>,
-    /// The scenario of new series.
+    /// Results of the phase with many new series.
     pub creation: Ingest,
-    /// Samples of `up` lost in the crash scenario.
+    /// Number of samples of `up` lost in the crash phase.
     pub lost_in_crash: f64,
 }
 
-/// A system that took a load and runs on.
+/// A running system that has ingested a load.
 pub struct Loaded {
-    /// Which system.
+    /// The system and its version.
     pub system: System,
-    /// Its folder for all scenarios.
+    /// Directory of the system for all phases.
     dir: PathBuf,
     taken: Taken,
 }
 
 impl Loaded {
-    /// Where it is asked.
+    /// Returns the base URL for queries.
     pub fn url(&self) -> String {
         self.taken.running.url.clone()
     }
 }
 
-/// The fleet scenario up to the dashboard, in a folder below `dir`.
+/// Runs the fleet phase up to the dashboard, in a directory below `dir`.
 pub fn take_fleet(system: &System, dir: &Path, plan: &Plan) -> Result<Loaded, String> {
     Ok(Loaded {
         system: system.clone(),
@@ -120,7 +120,7 @@ pub fn take_fleet(system: &System, dir: &Path, plan: &Plan) -> Result<Loaded, St
     })
 }
 
-/// The dashboards of all systems.
+/// Measures the dashboards of all systems in turns.
 pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
     let end_ms = plan.fleet.summary.end_ms;
     let span = Span {
@@ -132,13 +132,13 @@ pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
     dashboard::measure(&urls, span, plan.turns)
 }
 
-/// The end of the fleet scenario.
+/// Runs the end of the fleet phase: kill, restart and stop.
 pub fn restart_fleet(loaded: Loaded, plan: &Plan) -> Result<Ingest, String> {
     let dir = loaded.dir.join("fleet");
     restart(&loaded.system, &dir, &plan.fleet, loaded.taken)
 }
 
-/// The scenarios behind that of the fleet, of which it is said what was measured.
+/// Runs the phases after that of the fleet, whose results are passed in.
 pub fn run_others(
     system: &System,
     dir: &Path,
@@ -156,7 +156,7 @@ pub fn run_others(
     })
 }
 
-/// A load that a system took.
+/// A load that has been ingested, with the process and the cost so far.
 struct Taken {
     running: Running,
     report: Report,
@@ -181,7 +181,7 @@ fn take(system: &System, dir: &Path, load: &Load, settle: Duration) -> Result<Ta
     })
 }
 
-/// Kills what took a load, and looks at what comes back.
+/// Kills the system that ingested a load, and measures its restart and lost samples.
 fn restart(system: &System, dir: &Path, load: &Load, taken: Taken) -> Result<Ingest, String> {
     taken.running.kill()?;
     let running = system.start(dir)?;
@@ -210,12 +210,12 @@ fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
     Ok(lost)
 }
 
-/// Sends the load as fast as it is taken; a request that is refused fails the run.
+/// Sends the load as fast as it is accepted. Fails if a request is rejected.
 pub fn send(running: &Running, load: &Load, progress: &Progress) -> Result<Report, String> {
     send_at(running, load, Pace::Fast, progress)
 }
 
-/// The same at a pace.
+/// Sends the load at the given pace. Fails if a request is rejected.
 pub fn send_at(
     running: &Running,
     load: &Load,
@@ -241,7 +241,7 @@ pub fn send_at(
     }
 }
 
-/// Samples of the metric `up` that the load holds and a query does not find.
+/// Returns the number of samples of `up` in the load that a query does not find.
 fn missing(running: &Running, load: &Summary) -> Result<f64, String> {
     let range_ms = load.end_ms - load.start_ms + 1000;
     let expression = format!("sum(count_over_time(up[{range_ms}ms]))");

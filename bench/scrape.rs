@@ -1,11 +1,11 @@
-//! Many small targets at the usual interval: what scraping costs, and whether a scrape is missed.
+//! Scraping of many small targets at the usual interval: its cost, and whether scrapes are missed.
 //!
 //! ```text
-//! 127.1.x.y:port, one address a target -> one stub, which counts and answers a page of 100 series
-//! start -> every target seen -> two intervals that are not counted -> a window that is measured
+//! 127.1.x.y:port, one address per target -> one stub that counts and serves a page of 100 series
+//! start -> all targets seen -> two intervals that are ignored -> measured window
 //! ```
 //!
-//! Counters on a page grow with each scrape, gauges stay, as on most pages.
+//! As on most pages, counters grow with each scrape and gauges remain the same.
 
 use crate::process::Usage;
 use crate::stub;
@@ -20,44 +20,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Targets, each on an address of its own.
+/// Number of targets, each of which has its own address.
 const TARGETS: usize = 2_000;
 
-/// Series of a page.
+/// Number of series per page.
 const SERIES: usize = 100;
 
 const INTERVAL: Duration = Duration::from_secs(15);
 
-/// The window that is measured: four scrapes of every target.
+/// Length of the measured window: four scrapes of each target.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long the first scrape of every target may take.
+/// Maximum time until all targets have been scraped once.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What one system showed.
+/// The results of one system: resource usage and scrapes.
 #[derive(Clone, Debug)]
 pub struct Scraped {
-    /// Which.
+    /// The system and its version.
     pub system: System,
-    /// CPU seconds of the window.
+    /// CPU seconds in the measured window.
     pub cpu_seconds: f64,
-    /// The process at its end.
+    /// Resource usage of the process at the end of the window.
     pub usage: Usage,
-    /// Scrapes that the stub answered in the window.
+    /// Number of scrapes that the stub answered in the window.
     pub scrapes: u64,
-    /// Scrapes that a window of this length has.
+    /// Number of scrapes that a window of this length contains.
     pub expected: u64,
-    /// Samples of `up` that are 0, from start to end.
+    /// Number of samples of `up` that are 0, over the whole run.
     pub failed: f64,
 }
 
 impl Scraped {
-    /// CPU nanoseconds for each sample that was scraped.
+    /// Returns the CPU nanoseconds per scraped sample.
     pub fn cpu_ns_per_sample(&self) -> f64 {
         self.cpu_seconds * 1e9 / (self.scrapes.max(1) as f64 * SERIES as f64)
     }
 
-    /// All figures.
+    /// Returns all figures as JSON, including those that the table leaves out.
     pub fn to_json(&self) -> Value {
         json!({
             "system": self.system.kind.name(),
@@ -76,7 +76,7 @@ impl Scraped {
         })
     }
 
-    /// A line of the table.
+    /// Returns the row of this system in the Markdown table.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.2} | {:.0} | {:.1} | {} of {} | {} |\n",
@@ -91,7 +91,7 @@ impl Scraped {
     }
 }
 
-/// The head of the table.
+/// Returns the heading and the header rows of the Markdown table.
 pub fn head() -> String {
     format!(
         "{TARGETS} targets of {SERIES} series every {} s, for {} s:\n\n| | cores | CPU ns a sample \
@@ -101,7 +101,7 @@ pub fn head() -> String {
     )
 }
 
-/// Has `system` scrape all targets, with its data in `dir`.
+/// Lets `system` scrape all targets, with its data in `dir`, and measures the window.
 pub fn run(system: &System, dir: &Path) -> Result<Scraped, String> {
     let asked = Arc::new(AtomicU64::new(0));
     let count = asked.clone();
@@ -132,7 +132,7 @@ pub fn run(system: &System, dir: &Path) -> Result<Scraped, String> {
     })
 }
 
-/// A page: half counters, half gauges, under the names and labels of a common exporter.
+/// Returns a page of half counters and half gauges, with names and labels of a common exporter.
 fn page(number: u64) -> Vec<u8> {
     let mut page = String::with_capacity(SERIES * 80);
     page.push_str("# TYPE node_cpu_seconds_total counter\n");
@@ -180,7 +180,7 @@ fn wait_for_all(running: &Running) -> Result<(), String> {
     Ok(())
 }
 
-/// The one number that an expression has now; zero if it has none.
+/// Returns the current value of an expression with one element; 0 if it has none.
 fn number(running: &Running, expression: &str) -> Result<f64, String> {
     let ask = Ask::Instant {
         expression: expression.to_owned(),

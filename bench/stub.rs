@@ -1,28 +1,30 @@
-//! A small HTTP/1.1 server for the programs under test: a thread for each connection, which stays
-//! open. It answers fast enough not to be what is measured, and no more than the tests need.
+//! A minimal HTTP/1.1 server for the programs under test, with one thread per persistent
+//! connection. It is fast enough not to affect the measurements and supports only what the
+//! benchmarks need.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// Enough for a thread that reads lines and writes a body.
+/// Stack size of a thread in bytes: enough for reading lines and writing a body.
 const STACK_BYTES: usize = 128 << 10;
 
-/// A body longer than this ends the connection: no program under test sends one.
+/// Maximum length of a body in bytes. Longer ones close the connection; no program under test sends
+/// them.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A request as it came.
+/// A received HTTP request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The host that was asked for.
+    /// Value of the `Host` header.
     pub host: String,
-    /// What came with it.
+    /// The body of the request.
     pub body: Vec<u8>,
 }
 
-/// Starts a server at `address`, whose requests are answered by `answer`: a content type and a
-/// body, or an empty answer. It ends with this process. Returns its port.
+/// Starts a server on `address` and returns its port. `answer` returns the content type and the
+/// body of the response, or `None` for 204. The server runs until the process ends.
 pub fn start(
     address: &str,
     answer: impl Fn(Request) -> Option<(&'static str, Vec<u8>)> + Send + Sync + 'static,
@@ -33,7 +35,7 @@ pub fn start(
     spawn(move || {
         for stream in listener.incoming().flatten() {
             let answer = answer.clone();
-            // A connection that cannot be served is closed, which the other side tells.
+            // A connection without a thread is closed, which the client notices.
             let _ = spawn(move || serve(stream, &*answer));
         }
     })?;
@@ -68,7 +70,7 @@ fn serve(
     Ok(())
 }
 
-/// The next request; `None` when the other side closed the connection.
+/// Reads the next request; returns `None` if the client has closed the connection.
 fn read(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let (mut host, mut length) = (String::new(), 0usize);
     let mut lines = 0;

@@ -1,8 +1,8 @@
-//! The systems under test: how each is found, started, watched and stopped.
+//! The systems under test: how each is found, started, observed and stopped.
 //!
-//! Every system gets the settings that suit the comparison: remote write on, no scraping, no
-//! self-monitoring, no cache of query results, data as old as the load kept. Nothing else differs
-//! from its defaults.
+//! All systems get the settings that the comparison requires: remote write enabled, no scraping, no
+//! self-monitoring, no cache of query results, and retention of all data of the load. Everything
+//! else has its default.
 
 use crate::process::{self, Usage};
 use firn_mirror::tls::TlsFiles;
@@ -13,28 +13,28 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use ureq::tls::TlsConfig;
 
-/// How long a system may take to become ready or to stop.
+/// Maximum time until a system is ready or has stopped.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Time between two looks at a system that starts or stops.
+/// Time between two checks of a system that starts or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A system that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// Firn, the system that the benchmarks are made for.
     Firn,
-    /// The reference.
+    /// Prometheus, the reference.
     Prometheus,
-    /// VictoriaMetrics, single node.
+    /// VictoriaMetrics, single-node version.
     VictoriaMetrics,
 }
 
-/// All of them, in the order of the table.
+/// All systems in the order of the table.
 pub const ALL: [Kind; 3] = [Kind::Firn, Kind::Prometheus, Kind::VictoriaMetrics];
 
 impl Kind {
-    /// Its name in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Firn => "Firn",
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Its name on the command line and on PATH.
+    /// Returns the name of the program, on the command line and on PATH.
     pub fn program_name(self) -> &'static str {
         match self {
             Kind::Firn => "firn",
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The environment variable that names its program.
+    /// Returns the environment variable with the path of its program.
     pub fn variable(self) -> &'static str {
         match self {
             Kind::Firn => "BENCH_FIRN",
@@ -61,9 +61,9 @@ impl Kind {
         }
     }
 
-    /// How long it may take until it looks for work that it puts off and gives freed memory back:
-    /// Prometheus compacts by a clock of a minute, Firn seals what is left of a replay and sweeps
-    /// the head in rounds of eight seconds, and its allocator keeps pages for ten.
+    /// Returns the maximum time until the system has begun deferred work and returned freed memory.
+    /// Prometheus checks for compactions once a minute. Firn seals the remains of a replay and
+    /// sweeps the head in rounds of eight seconds, and its allocator keeps pages for ten seconds.
     pub fn looks_after_work_within(self) -> Duration {
         match self {
             Kind::VictoriaMetrics => Duration::from_secs(15),
@@ -103,16 +103,16 @@ impl Kind {
     }
 }
 
-/// A certificate of this machine, made for a run.
+/// A self-signed certificate for TLS, made for one run.
 #[derive(Clone, Debug)]
 pub struct Locks {
-    /// The web config that names certificate and key.
+    /// Web config file with the paths of certificate and key.
     config: PathBuf,
     certificate: PathBuf,
 }
 
 impl Locks {
-    /// Makes a certificate of P-256 in `dir` with the program openssl.
+    /// Creates a P-256 certificate in `dir` with the program openssl.
     pub fn make(dir: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
@@ -157,23 +157,23 @@ impl Locks {
     }
 }
 
-/// A system whose program is there.
+/// An installed system with the settings for a run.
 #[derive(Clone, Debug)]
 pub struct System {
-    /// Which.
+    /// Kind of the system.
     pub kind: Kind,
-    /// The version that its program names.
+    /// Version that its program reports.
     pub version: String,
-    /// Where its program lies.
+    /// Path of its program.
     pub program: PathBuf,
-    /// What its config says beside that nothing is scraped.
+    /// Lines for the config file, in addition to an empty list of scrape configs.
     settings: &'static str,
-    /// What it serves TLS with.
+    /// Certificate for serving TLS, if enabled.
     locks: Option<Locks>,
     retention_days: u32,
 }
 
-/// A program on PATH, if it is there.
+/// Returns the path of a program on PATH, if it exists.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|dir| dir.join(name));
@@ -181,7 +181,8 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 impl System {
-    /// Finds the program by its environment variable, else beside this one, else on PATH.
+    /// Finds the program by its environment variable, beside this program, or on PATH, in this
+    /// order.
     pub fn find(kind: Kind) -> Option<System> {
         let named = std::env::var_os(kind.variable()).map(PathBuf::from);
         let beside = std::env::current_exe()
@@ -202,7 +203,7 @@ impl System {
         })
     }
 
-    /// This system with lines for its config.
+    /// Returns this system with additional lines for its config file.
     pub fn with_settings(&self, settings: &'static str) -> System {
         System {
             settings,
@@ -210,7 +211,7 @@ impl System {
         }
     }
 
-    /// This system behind TLS; only Firn and Prometheus can.
+    /// Returns this system with TLS, which only Firn and Prometheus support.
     pub fn behind(&self, locks: Locks) -> System {
         System {
             locks: Some(locks),
@@ -218,7 +219,7 @@ impl System {
         }
     }
 
-    /// This system with another retention than 15 days.
+    /// Returns this system with another retention than the default of 15 days.
     pub fn with_retention(&self, retention_days: u32) -> System {
         System {
             retention_days,
@@ -226,13 +227,13 @@ impl System {
         }
     }
 
-    /// Starts the system on `dir`, which may hold data, and waits until it says that it is ready.
+    /// Starts the system in `dir`, which may contain data, and waits until it is ready.
     pub fn start(&self, dir: &Path) -> Result<Running, String> {
         let text = format!("scrape_configs: []\n{}", self.settings);
         self.start_with(dir, &text)
     }
 
-    /// The same with a config; only Firn and Prometheus read it.
+    /// Starts the system with a config file, which only Firn and Prometheus read.
     pub fn start_with(&self, dir: &Path, text: &str) -> Result<Running, String> {
         fs::create_dir_all(dir.join("data")).map_err(|e| format!("{}: {e}", dir.display()))?;
         let config = dir.join("prometheus.yml");
@@ -269,8 +270,8 @@ impl System {
     }
 }
 
-/// The first word of the first line of `text` that holds a version such as 1.2.3, without what stands
-/// before it. Further lines name versions of other things, such as the compiler.
+/// Returns the version, such as 1.2.3, from the first line of `text`, without any prefix. Further
+/// lines contain versions of other things, such as the compiler.
 fn version_in(text: &str) -> Option<&str> {
     text.lines().next()?.split_whitespace().find_map(|word| {
         let start = word.find(|c: char| c.is_ascii_digit())?;
@@ -283,17 +284,17 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A system that runs. Dropped it is killed.
+/// A running system, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Running {
     kind: Kind,
     child: Child,
     dir: PathBuf,
-    /// `http://address:port`, without a slash at the end.
+    /// `http://address:port` or `https://address:port`, without a trailing slash.
     pub url: String,
-    /// Which certificate it has.
+    /// TLS settings that trust its certificate.
     pub tls: TlsConfig,
-    /// From the start of the process to the first 200 of its readiness check.
+    /// Time from the start of the process to the first successful readiness check.
     pub ready_after: Duration,
 }
 
@@ -325,13 +326,13 @@ impl Running {
         ))
     }
 
-    /// What the process used up to now.
+    /// Returns the resource usage of the process so far.
     pub fn usage(&self) -> Result<Usage, String> {
         process::usage(self.child.id())
             .ok_or_else(|| format!("{} is gone from /proc", self.kind.name()))
     }
 
-    /// Asks for the compaction of everything, where that can be asked for.
+    /// Requests a full compaction, which only VictoriaMetrics supports; does nothing for others.
     pub fn compact(&self) -> Result<(), String> {
         if self.kind != Kind::VictoriaMetrics {
             return Ok(());
@@ -341,19 +342,19 @@ impl Running {
         answer.map(drop).map_err(|e| format!("{url}: {e}"))
     }
 
-    /// The remote write receiver's address.
+    /// Returns the URL of the remote-write receiver.
     pub fn write_url(&self) -> String {
         format!("{}/api/v1/write", self.url)
     }
 
-    /// Ends the process at once, as a crash would.
+    /// Kills the process with SIGKILL, as in a crash.
     pub fn kill(mut self) -> Result<(), String> {
         let kill = self.child.kill().and_then(|()| self.child.wait());
         kill.map(drop)
             .map_err(|e| format!("kill {}: {e}", self.kind.name()))
     }
 
-    /// Stops the system as its users would and says what it had used in the end.
+    /// Stops the system with SIGTERM and returns its last observed resource usage.
     pub fn stop(mut self) -> Result<Usage, String> {
         let mut last = self.usage()?;
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -383,7 +384,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if the process has ended, which is what is wanted.
+        // This fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

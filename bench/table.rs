@@ -1,4 +1,4 @@
-//! The figures as a Markdown table and as JSON.
+//! Renders the figures as a Markdown table and as JSON.
 
 use crate::churn::{self, Steadiness};
 use crate::dashboard::PANELS;
@@ -7,23 +7,23 @@ use crate::system::{ALL, Kind, System};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A line of the table.
+/// A row of the table with one figure per system.
 pub struct Row {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
-    /// In what.
+    /// Unit of the figures.
     pub unit: &'static str,
-    /// The figure of each system that was measured; not a number where it has none.
+    /// Figure of each measured system; NaN if it has none.
     pub figures: Vec<f64>,
-    /// The smallest and the largest repetition of each, where there are repetitions.
+    /// Minimum and maximum of the repetitions of each system, if there are repetitions.
     pub spreads: Vec<(f64, f64)>,
 }
 
-/// Bytes in a MiB.
+/// Number of bytes per MiB.
 pub const MIB: f64 = 1_048_576.0;
 
-/// The table of a dashboard run: a column a system, then Firn's figure as a share of each other
-/// one's.
+/// Renders the table of a dashboard run: one column per system, then the ratios of Firn to each
+/// other system.
 pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) -> String {
     let mut out = format!("{}\n{}", describe(plan), missing_lines(missing));
     for (i, panel) in PANELS.iter().enumerate() {
@@ -38,7 +38,7 @@ pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) 
     out + &draw(&systems, &rows(measured))
 }
 
-/// The table of a churn run.
+/// Renders the table of a churn run, with one column per system.
 pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, String)]) -> String {
     let summary = &load.summary;
     let mut out = format!(
@@ -56,19 +56,19 @@ pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, St
     out + &draw(&systems, &churn_rows(measured))
 }
 
-/// A line for each system that was not measured.
+/// Returns a line for each system that was not measured, with the reason.
 pub fn missing_lines(missing: &[(Kind, String)]) -> String {
     let line = |(kind, why): &(Kind, String)| format!("Not measured: {}: {why}\n", kind.name());
     missing.iter().map(line).collect()
 }
 
-/// The figures of runs with these headings over the churn load, a column each.
+/// Renders the figures of runs over the churn load, with one column per heading.
 pub fn columns(headings: &[&str], measured: &[Steadiness]) -> String {
     let headings: Vec<String> = headings.iter().map(|h| (*h).to_owned()).collect();
     draw_columns(&headings, &[], &churn_rows(measured))
 }
 
-/// A column a system, then Firn's figure as a share of each other one's.
+/// Renders one column per system, then the ratios of Firn to each other system.
 pub fn draw(systems: &[&System], rows: &[Row]) -> String {
     let kinds = ALL.into_iter();
     let kinds: Vec<Kind> = kinds
@@ -170,7 +170,7 @@ fn line(row: &Row, peers: &[Kind]) -> String {
     line
 }
 
-/// Three significant digits, and no fraction where there are more.
+/// Formats a number with three significant digits, and without a fraction from 100 on.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "–".to_owned(),
@@ -246,7 +246,7 @@ fn creation(measured: &Measured) -> &Ingest {
     &measured.creation
 }
 
-/// All figures, those that the table leaves out included.
+/// Returns all figures as JSON, including those that the table leaves out.
 pub fn json(plan: &Plan, measured: &[Measured]) -> Value {
     let systems: Vec<Value> = measured
         .iter()

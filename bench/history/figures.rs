@@ -1,4 +1,4 @@
-//! The figures of a history as a Markdown table and as JSON.
+//! Renders the figures of a history as a Markdown table and as JSON.
 
 use super::{Age, DAY_MS, HOUR_MS, Measured, PanelTime, Plan, Read, Started, YOUNG_MS};
 use crate::system::{Kind, System};
@@ -6,12 +6,13 @@ use crate::table::{MIB, Row, draw, missing_lines};
 use firn_mirror::quantiles::Quantiles;
 use serde_json::{Value, json};
 
-/// The stretches into which each two hours of data time are divided.
+/// Length in milliseconds of the intervals into which each two hours of data time are divided.
 const STRETCH_MS: i64 = 600_000;
 const STRETCHES: usize = 12;
 
 impl Age {
-    /// The fastest tenth: what else the machine does makes single answers slower, none faster.
+    /// Returns the 10th percentile of the recent query. Other activity on the machine makes single
+    /// answers slower but none faster.
     fn recent_fast_ms(&self) -> f64 {
         let tenth = self.recent_ms.get(self.recent_ms.len() / 10);
         tenth.copied().unwrap_or(f64::NAN)
@@ -24,7 +25,7 @@ impl Age {
         }
     }
 
-    /// Progress for people.
+    /// Returns a progress line about this age.
     pub(super) fn line(&self) -> String {
         format!(
             "  {}: sent in {:.1} s, {:.1} MiB, recent query {:.2} ms, fastest tenth",
@@ -37,7 +38,7 @@ impl Age {
 }
 
 impl PanelTime {
-    /// A panel that a system did not answer.
+    /// Returns the entry of a panel that a system did not answer.
     pub(super) fn failed(name: &'static str, days: i64) -> Self {
         Self {
             days,
@@ -48,7 +49,7 @@ impl PanelTime {
         }
     }
 
-    /// Progress for people.
+    /// Returns a progress line about this panel.
     pub(super) fn line(&self) -> String {
         format!(
             "{} of {} days: {:.1} ms cold, {:.1} ms warm, {} elements",
@@ -76,7 +77,7 @@ impl Measured {
         self.ages.last()
     }
 
-    /// A figure of the young system and of the old one.
+    /// Returns a figure for the young and for the old system.
     fn young_and_old(&self, of: impl Fn(&Age) -> f64) -> (f64, f64) {
         let young = self.ages.iter().find(|age| age.age_ms == YOUNG_MS);
         let figure = |age: Option<&Age>| age.map_or(f64::NAN, &of);
@@ -88,7 +89,8 @@ impl Measured {
         f64::from(all.at(share)) / 1000.0
     }
 
-    /// The p99.9 of pushes in each ten minutes of two hours of data time, all two hours together.
+    /// Returns the p99.9 latency of writes in each ten-minute interval of two hours of data time,
+    /// over all two-hour periods together.
     fn stretches_ms(&self) -> Vec<f64> {
         let mut stretches = vec![Vec::new(); STRETCHES];
         let pushes = &self.pushes;
@@ -108,7 +110,7 @@ fn median(sorted: &[f64]) -> f64 {
     middle.copied().unwrap_or(f64::NAN)
 }
 
-/// The table: a column a system, then Firn's figure as a share of each other one's.
+/// Renders the table: one column per system, then the ratios of Firn to each other system.
 pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) -> String {
     let mut out = format!(
         "History: 6 k series, a sample each {} s, 60 % replaced each half hour, {:.1} days, then \
@@ -132,7 +134,7 @@ pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) 
     out + &draw(&systems, &rows(measured))
 }
 
-/// Makes a row of a figure of each system.
+/// Creates a row with one figure of each system.
 fn row(
     measured: &[Measured],
     name: String,
@@ -271,7 +273,7 @@ fn pushes(measured: &[Measured]) -> Vec<Row> {
     ]
 }
 
-/// All figures, those that the table leaves out included.
+/// Returns all figures as JSON, including those that the table leaves out.
 pub fn json(plan: &Plan, measured: &[Measured]) -> Value {
     let systems: Vec<Value> = measured.iter().map(system_json).collect();
     json!({
