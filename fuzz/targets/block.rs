@@ -1,7 +1,7 @@
-//! Any bytes as the index and the pages of a block, with `meta.json` and without: it is refused, or
-//! every look-up and every read gives an error or what a reader relies on; nothing panics.
+//! Fuzzes the index and the pages of a block, with `meta.json` and without: the block is rejected,
+//! or each lookup and each read returns an error or valid data. Nothing panics.
 //!
-//! The first four bytes of an input say how many of the others are the index.
+//! The first four bytes of an input are the length of the index in the remaining ones.
 
 #![no_main]
 
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 const SERIES_MAX: u32 = 200;
 
-/// What `meta.json` says of a file.
+/// Returns the entry of a file in `meta.json`.
 fn file(name: &str, bytes: &[u8]) -> String {
     let bytes = bytes.len();
     format!("{{ \"name\": \"{name}\", \"bytes\": {bytes}, \"crc\": \"00000000\" }}")
 }
 
-/// What `meta.json` says of such an index and such pages.
+/// Returns the `meta.json` that belongs to such an index and such pages.
 fn meta(index: &[u8], data: &[u8]) -> Option<String> {
     let footer = index.last_chunk::<64>()?;
     let series = u32::from_le_bytes(*footer[12..].first_chunk()?);
@@ -45,7 +45,7 @@ fn meta(index: &[u8], data: &[u8]) -> Option<String> {
         file("index", index),
         file("data-000", data)
     );
-    // Checksums are zero while fuzzing.
+    // All checksums are zero while fuzzing.
     Some(format!("{text}\"crc\": \"00000000\"\n\t}}\n}}\n"))
 }
 

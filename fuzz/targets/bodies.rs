@@ -1,8 +1,8 @@
-//! Any bytes as a segment of the queue of bodies: what is read of them are whole frames that lie in
-//! them, what is looked at beforehand says the same, and a frame written again is read back.
+//! Fuzzes a segment of the body log: decoded frames are complete and inside the input, peeking
+//! returns the same values as decoding, and an encoded frame can be decoded again.
 
 #![no_main]
-// The file is of the mirror, of which the fuzzer needs no more.
+// The module belongs to the mirror, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
 #[path = "../../crates/mirror/src/tee/bodies/format.rs"]

@@ -1,5 +1,5 @@
-//! Any bytes as a page of a target, in each format and with each switch: nothing panics, reading
-//! ends, and labels can be asked for at every sample.
+//! Fuzzes scraped pages in each format and with each option: nothing panics, parsing terminates,
+//! and the labels of each sample can be read.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A small data folder with files of every kind, made in memory.
+//! A small data directory with files of all kinds, created in memory.
 
 use firn_model::batch::Batch;
 use firn_model::env::sim::{self, Sim};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 const DIR: &str = "data";
 
-/// The files of a data folder.
+/// The files of a data directory.
 pub struct Image {
-    /// Paths and contents, sorted.
+    /// Paths and contents of the files, sorted by path.
     pub files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Image {
-    /// Pages, catalogue and exemplars of a clean stop, and a log since then.
+    /// Creates pages, catalogue and exemplars of a clean stop, and a WAL with later samples.
     pub fn make() -> Self {
         let sim = sim::env(1);
         for round in 0..2 {
@@ -63,7 +63,7 @@ fn append(store: &Arc<Store>, minute: i64) {
         let time = 1_700_000_000_000 + minute * 60_000 + series * 13;
         batch.label_bytes().extend_from_slice(labels.as_bytes());
         batch.push_float(time, value);
-        // Late ones, in what the log has since the clean stop.
+        // Late samples, in the part of the WAL after the clean stop.
         if minute > 40 && minute % 16 == 7 {
             batch.push_float(time - 90_000, value + 0.5);
         }
@@ -83,7 +83,7 @@ fn append(store: &Arc<Store>, minute: i64) {
     ticket.wait().expect("the disk is sound");
 }
 
-/// The store of a disk.
+/// Opens the store on the simulated disk.
 pub fn open(sim: &Sim) -> Result<Arc<Store>, Error> {
     let options = StoreOptions {
         shards: 1,

@@ -1,5 +1,5 @@
-//! Any bytes as a request of OTLP in protocol buffers, by translations that go different ways: what is read of it is
-//! bounded, and what labels are read late is what is read at once.
+//! Fuzzes OTLP requests in protobuf, with translations that take different paths: the decoded data
+//! is bounded, and labels that are decoded later equal those decoded immediately.
 
 #![no_main]
 
@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
                 order.reverse();
             }
             for series in order {
-                // A failure is kept, and told below.
+                // A failure is stored and returned by `finish` below.
                 let _ = decoded.read_labels(&[series]);
             }
             decoded.batch.assert_whole();

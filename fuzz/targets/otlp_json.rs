@@ -1,5 +1,5 @@
-//! Any bytes as a request of OTLP in JSON: the message that is made of it can be read, and has no more bytes than
-//! allowed.
+//! Fuzzes OTLP requests in JSON: the message that is built from it can be decoded and does not
+//! exceed the maximum length.
 
 #![no_main]
 

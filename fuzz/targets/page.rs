@@ -1,4 +1,4 @@
-//! Any bytes as a page: every column is refused, or has ascending times and as many values.
+//! Fuzzes a page: each column is rejected, or has ascending times and the same number of values.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes as an expression: what parses prints, and what is printed parses and prints the same.
+//! Fuzzes PromQL expressions: the text form of a parsed expression can be parsed again and has the
+//! same text form.
 
 #![no_main]
 

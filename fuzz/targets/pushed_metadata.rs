@@ -1,8 +1,8 @@
-//! Any bytes as the file of what pushes say of metrics: what is read of them lies in them, and is
-//! read back once it is written again.
+//! Fuzzes the file of pushed metric metadata: decoded texts are not longer than the input, and
+//! encoded entries can be decoded again.
 
 #![no_main]
-// The file is of the ingest room, of which the fuzzer needs no more.
+// The module belongs to the crate `ingest`, and the fuzzer uses only a part of it.
 #![allow(dead_code)]
 
 #[path = "../../crates/ingest/src/metadata/file.rs"]
@@ -14,7 +14,7 @@ use file::{decode, encode};
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::tenant::TenantId;
 
-/// An entry with texts of its own.
+/// A decoded entry with owned texts: name, help and unit.
 type Entry = (TenantId, MetricType, [String; 3]);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

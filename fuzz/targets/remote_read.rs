@@ -1,5 +1,5 @@
-//! Any bytes as a request of remote read, as its answer in one message, and as an answer in frames that comes in
-//! pieces: what is held of them is reserved, times ascend, and the pieces do not matter.
+//! Fuzzes remote-read requests, responses in one message, and streamed responses in pieces: memory
+//! is reserved before it is used, times ascend, and the division into pieces has no influence.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ const FRAME_BYTES_MAX: u64 = 1 << 16;
 const RANGE: TimeRange = TimeRange::new(0, 1 << 40);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    // Only that it ends.
+    // Checks only that decoding terminates without a panic.
     let _ = decode(bytes);
     let mut memory = Budget::new("fuzz", 1 << 22).hold();
     if let Ok(series) = decode_samples(bytes, RANGE, &mut memory) {

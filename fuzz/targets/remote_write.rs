@@ -1,6 +1,6 @@
-//! Any bytes as a remote-write message of both versions: what is read of it once labels are asked for, one series at
-//! a time and in any order, is what is read of it at once. With labels written into its bytes it has the same series
-//! and these labels.
+//! Fuzzes remote-write messages of both versions: labels that are decoded later, one series at a
+//! time and in any order, equal those decoded immediately. A message that is extended by labels in
+//! its encoded form contains the same series with these labels.
 
 #![no_main]
 
@@ -9,14 +9,14 @@ use firn_model::labels::Labels;
 use firn_wire::remote_write::{Decoded, Decoder, Extra, Reader, Version};
 use firn_wire::{WireError, WireLimits, snappy};
 
-/// What was read of a message, in words; `order` asks for the labels.
+/// Decodes a message and formats it as text; `order` returns the order in which labels are decoded.
 fn read(
     decoded: Result<Decoded<'_>, WireError>,
     order: impl FnOnce(u32) -> Vec<u32>,
 ) -> Result<String, String> {
     let mut decoded = decoded.map_err(|e| e.to_string())?;
     for series in order(decoded.batch.series_count() as u32) {
-        // A failure is kept, and told below.
+        // A failure is stored and returned by `finish` below.
         let _ = decoded.read_labels(&[series]);
     }
     let batch = format!("{:?}", decoded.batch.iter().collect::<Vec<_>>());
@@ -24,7 +24,7 @@ fn read(
     Ok(format!("{batch} {refused:?}"))
 }
 
-/// Writes a label into the bytes of a message of 1.0.
+/// Checks that a label can be added to the encoded form of a message of version 1.0.
 fn extend(message: &[u8], body: &[u8], limits: WireLimits) {
     let extra = Labels::from_pairs([("m", "x")]);
     let Some(extended) = Extra::new(extra.as_ref()).extend(message) else {
@@ -71,11 +71,11 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
         });
         let at_once = read(at_once.decode(reader, &body), |_| Vec::new());
         match late {
-            // Which of several faults is met first is no matter.
+            // With several faults, it does not matter which one is found first.
             Err(_) => assert!(at_once.is_err(), "{at_once:?}"),
             Ok(_) => assert_eq!(late, at_once),
         }
-        // Type and unit as labels go another way.
+        // Type and unit labels are decoded in another way.
         let reader = Reader {
             labels_types: true,
             ..reader

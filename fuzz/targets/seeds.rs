@@ -1,4 +1,4 @@
-//! Writes what each target begins with into a folder: `seeds DIR`.
+//! Writes the initial corpus of each fuzz target to a directory: `seeds DIR`.
 
 #[path = "../../crates/ingest/src/metadata/file.rs"]
 #[allow(dead_code)]
@@ -29,7 +29,7 @@ use firn_wire::remote_read::{ChunkFrames, Question, SampleMessage};
 use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
 
-/// What a server of ZooKeeper says in a session: the session, data, children, a change, its end.
+/// Returns the frames of a ZooKeeper session: session start, data, children, a change, and the end.
 fn zookeeper() -> Vec<u8> {
     let ints =
         |numbers: &[i32]| -> Vec<u8> { numbers.iter().flat_map(|n| n.to_be_bytes()).collect() };
@@ -47,7 +47,7 @@ fn zookeeper() -> Vec<u8> {
     frames.into_iter().flat_map(framed).collect()
 }
 
-/// A request of remote read, and answers to it in both forms.
+/// Returns a remote-read request, and responses in both formats.
 fn reads() -> [Vec<u8>; 3] {
     let labels = Labels::from_pairs([("__name__", "m"), ("job", "a")]);
     let mut batch = SeriesBatch::default();
@@ -69,10 +69,10 @@ fn reads() -> [Vec<u8>; 3] {
     [question.encode(), message.finish(), frames]
 }
 
-/// The name of the file of what pushes say, which its module asks for.
+/// Name of the file of pushed metadata, which the included module requires.
 const FILE_NAME: &str = "pushed";
 
-/// Frames of the queue of bodies, with what is in them and without.
+/// Returns frames of the body log, with and without counts of their contents.
 fn bodies() -> Vec<u8> {
     let mut out = Vec::new();
     for contents in [None, Some(remote_write::Contents::default())] {
@@ -86,7 +86,7 @@ fn bodies() -> Vec<u8> {
     out
 }
 
-/// The file of what pushes say of two metrics.
+/// Returns a file of pushed metadata with two metrics.
 fn pushed_metadata() -> Vec<u8> {
     let tenant = TenantId::new("team-a").expect("the name is sound");
     let said = |name, kind| Metadata {
@@ -160,7 +160,7 @@ fn write(
     Ok(())
 }
 
-/// The first certificate of each example of a rule, and texts of PEM.
+/// Returns the first certificate of each example of a rule, and PEM texts.
 fn certificates() -> impl Iterator<Item = Vec<u8>> {
     let examples = include_str!("../../crates/x509/tests/rules.jsonl").lines();
     let leaves = examples.filter_map(|line| {
@@ -171,7 +171,7 @@ fn certificates() -> impl Iterator<Item = Vec<u8>> {
     leaves.chain(pairs.map(|line| line.replace("\\n", "\n").into_bytes()))
 }
 
-/// Requests of OTLP with a point of each kind.
+/// OTLP requests with a data point of each kind.
 const OTLP: [&str; 2] = [
     r#"{"resourceMetrics":[{"resource":{"attributes":[
 {"key":"service.name","value":{"stringValue":"shop"}},{"key":"n","value":{"intValue":"7"}},
@@ -193,7 +193,7 @@ const OTLP: [&str; 2] = [
 {"quantile":0.5,"value":1}],"flags":1}]}}]}]}]}"#,
 ];
 
-/// A remote-write message of a few series.
+/// Returns a remote-write message with a few series.
 fn message() -> Vec<u8> {
     let mut batch = Batch::default();
     for series in 0..4 {
@@ -210,7 +210,7 @@ fn message() -> Vec<u8> {
     message
 }
 
-/// The index and the pages of a block.
+/// Returns the index and the pages of a block.
 fn block() -> Vec<u8> {
     let (sim, dir) = (sim::env(1), Path::new("block"));
     let source = Source {
@@ -272,7 +272,7 @@ fn block() -> Vec<u8> {
     .concat()
 }
 
-/// Pages of targets in text; protobuf is reached from them by mutation.
+/// Returns scraped pages, mostly in text formats. Most protobuf inputs are reached by mutation.
 fn expositions() -> Vec<Vec<u8>> {
     const TEXT: &str = "# HELP a_total It counts.\n# TYPE a_total counter\na_total{b=\"c\\n\"} 1 2\n\
         # TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n";
@@ -289,7 +289,7 @@ fn expositions() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Pages of floats of several kinds.
+/// Returns pages with floats of several kinds.
 fn pages() -> Vec<Vec<u8>> {
     let value = |kind: u32, i: i64| match kind {
         0 => 5.0,

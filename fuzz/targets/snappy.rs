@@ -1,5 +1,5 @@
-//! Any bytes as a snappy block: both decoders refuse them, or both unpack them to the same. A block behind itself is
-//! one of twice what it holds.
+//! Fuzzes snappy blocks: both decoders reject them, or both return the same bytes. Two copies of a
+//! block can be joined into one that contains the data twice.
 
 #![no_main]
 

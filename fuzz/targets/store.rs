@@ -1,7 +1,7 @@
-//! Any bytes in the place of one file of a data folder: the store opens and answers, or says why
-//! not, stops cleanly and opens again; nothing panics.
+//! Replaces one file of a data directory by fuzzed bytes: the store opens and answers or returns an
+//! error, stops cleanly and opens again. Nothing panics.
 //!
-//! The first byte of an input chooses the file, the others are its contents.
+//! The first byte of an input selects the file; the others are its content.
 
 #![no_main]
 
@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 
 static IMAGE: OnceLock<Image> = OnceLock::new();
 
-/// A disk with these files and nothing else.
+/// Creates a simulated disk with exactly these files.
 fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> Sim {
     let sim = sim::env(1);
     for (path, bytes) in files {
@@ -41,7 +41,7 @@ fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> Sim {
     sim
 }
 
-/// All samples of all series, in words.
+/// Reads all samples of all series and formats them as text.
 fn read_all(store: &Store) -> Result<String, Error> {
     let selection = store.select(SelectRequest {
         tenant: &TenantId::anonymous(),
@@ -71,7 +71,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Ok(store) = open(&sim) else {
         return;
     };
-    // Samples may be gone or others: only checksums, which hold here, could tell.
+    // Samples may be missing or changed, because checksums are disabled here.
     let _ = read_all(&store);
     let closed = store.close();
     drop(store);

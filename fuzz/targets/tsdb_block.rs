@@ -1,5 +1,5 @@
-//! Any bytes as the files of a block of Prometheus: series come in order of labels, samples in
-//! order of time, or there is an error.
+//! Fuzzes the files of a Prometheus block: series are in the order of their labels and samples in
+//! time order, or there is an error.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ fn walk(index: &[u8], chunks: &[u8], tombstones: Option<Tombstones>) {
         assert!(before.is_none_or(|before| before < labels));
         before = Some(labels);
         let mut last = None;
-        // An index may name a chunk as often as it likes.
+        // An index may refer to the same chunk any number of times.
         for _ in 0..1_000 {
             let Ok(Some(sample)) = series.next_sample() else {
                 break;

@@ -1,11 +1,12 @@
-//! Any bytes as a chunk of Prometheus: it ends with an error or with its last sample, and what was
-//! read of it comes back once it is written.
+//! Fuzzes a Prometheus chunk: reading ends with an error or after the last sample, and samples that
+//! are encoded again can be decoded unchanged.
 
 #![no_main]
 
 use firn_wire::tsdb::{BuiltChunk, ChunkBuilder, Encoding, Sample, Samples, StartTimes, Value};
 
-/// A sample by its bits, without empty buckets and without what is known of resets.
+/// Formats a sample with the bits of its value. Histograms are reduced to their times, because
+/// encoding changes empty buckets and reset hints.
 fn told(sample: &Sample) -> String {
     match &sample.value {
         Value::Float(value) => format!(

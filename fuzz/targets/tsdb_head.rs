@@ -1,5 +1,5 @@
-//! Any bytes as what a start of Prometheus replays: in parts it is the same as at once, and times
-//! increase.
+//! Fuzzes the files that Prometheus replays at start: reading in parts and at once gives the same
+//! result, and times increase.
 
 #![no_main]
 

@@ -1,14 +1,14 @@
-//! What the targets of Prometheus's files begin with: the folders that the tests of `wire` read.
+//! Initial corpora of the targets for Prometheus's files, from the fixtures of the tests of `wire`.
 
 use firn_wire::tsdb::{ChunkBuilder, StartTimes};
 use std::path::{Path, PathBuf};
 
 const FOLDERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/wire/tests/tsdb");
 
-/// The longest file that is a seed.
+/// Maximum length of a seed in bytes.
 const BYTES_MAX: usize = 48 << 10;
 
-/// The files below a folder whose paths have `part` in them, and what they hold up to their zeros.
+/// Returns the files whose paths contain `part`, without trailing zeros.
 fn files(part: &str) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(FOLDERS)];
@@ -37,7 +37,7 @@ fn list(folder: &Path) -> Vec<PathBuf> {
         .expect("the fixture can be read")
 }
 
-/// Chunks of floats with and without starts.
+/// Returns chunks of floats with and without start timestamps, and chunks of other encodings.
 pub fn chunks() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (starts, start) in [(StartTimes::Drop, 0), (StartTimes::Keep, 7)] {
@@ -57,7 +57,7 @@ pub fn chunks() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Index, chunks and meta.json of blocks.
+/// Returns index, chunks and meta.json of blocks.
 pub fn blocks() -> Vec<Vec<u8>> {
     let indexes = files("/index");
     let parts = indexes
@@ -71,12 +71,12 @@ pub fn blocks() -> Vec<Vec<u8>> {
     parts.map(seed).collect()
 }
 
-/// Segments of logs, and files of `chunks_head`.
+/// Returns WAL segments and files of `chunks_head`.
 pub fn logs() -> Vec<Vec<u8>> {
     [files("/wal/"), files("/wbl/"), files("/chunks_head/")].concat()
 }
 
-/// Heads of one segment each.
+/// Returns heads that consist of one segment of each kind.
 pub fn heads() -> Vec<Vec<u8>> {
     let parts = files("/wal/0")
         .into_iter()

@@ -1,5 +1,5 @@
-//! Any bytes as a segment of Prometheus's log, as a record, and as a file of its head's chunks:
-//! each ends, with an error or without.
+//! Fuzzes segments of Prometheus's WAL, single records, and files of head chunks: reading
+//! terminates, with or without an error.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as what a server of ZooKeeper sends: the pieces in which they come do not matter, what is read of a frame
-//! is no longer than it.
+//! Fuzzes the messages of a ZooKeeper server: the division into pieces has no influence, and
+//! decoded data is not longer than its frame.
 
 #![no_main]
 

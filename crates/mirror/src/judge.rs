@@ -67,7 +67,7 @@ pub enum Values {
     Numbers(Tolerance),
 }
 
-/// What must be equal in two answers.
+/// The strictness of a comparison: which parts of two answers must be equal, and how closely.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// How values are compared.

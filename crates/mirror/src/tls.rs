@@ -10,7 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 /// Paths of certificates and keys in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Trusted certificate authorities; the system's ones if empty.
+    /// Trusted certificate authorities; if empty, the root certificates of Mozilla, which are
+    /// compiled in.
     pub authorities: Vec<PathBuf>,
     /// Client certificate with its chain, and its private key.
     pub client: Option<(PathBuf, PathBuf)>,

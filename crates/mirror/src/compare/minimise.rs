@@ -14,8 +14,7 @@ const TRIES_MAX: usize = 48;
 /// Maximum length of an expression that is minimised; longer ones would take too long.
 const TEXT_BYTES_MAX: usize = 8_192;
 
-/// Returns the smallest expression found for which `differs` is true. `differs` must be true for
-/// `expr`.
+/// Returns the smallest expression found for which `differs` is true, as it must be for `expr`.
 pub fn minimise(expr: &Expr, differs: &mut dyn FnMut(&Expr) -> bool) -> String {
     let mut best = expr.without_parens().clone();
     let mut tries = 0;

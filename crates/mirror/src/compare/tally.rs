@@ -1,7 +1,7 @@
 //! Outcomes of all queries of a run, in total and by round.
 //!
 //! Invariant: a query has at most one finding per pass, however often it is sent. The number of
-//! rounds is bounded by what a chart can show; beyond it, neighbouring rounds are merged.
+//! rounds is bounded by the resolution of a chart; beyond it, neighbouring rounds are merged.
 
 use super::artefact::Sketch;
 use crate::judge::Class;

@@ -1,4 +1,4 @@
-//! The fleet's shape, its repeatability, and the laws its values obey.
+//! Tests of the fleet: its shape, its reproducibility and the invariants of its values.
 
 use super::*;
 use firn_model::sample::is_stale;
@@ -28,7 +28,8 @@ fn rounds(options: FleetOptions, rounds: usize) -> Vec<Sample> {
     out
 }
 
-/// Bytes of the labels in a remote write 1.0 message: tags and lengths of a byte each.
+/// Returns the length of the labels in a remote write 1.0 message, with one byte per tag and
+/// length.
 fn encoded_label_bytes(labels: &Labels) -> usize {
     labels.iter().map(|(n, v)| 6 + n.len() + v.len()).sum()
 }

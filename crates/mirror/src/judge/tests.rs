@@ -1,4 +1,4 @@
-//! Tests of the verdict over two answers.
+//! Tests of the comparison of two answers.
 
 use super::*;
 use serde_json::json;
@@ -45,7 +45,7 @@ fn matrix(series: &[(&str, Value)]) -> Value {
     json!({"status": "success", "data": {"resultType": "matrix", "result": result}})
 }
 
-/// The classes, and the first place if there is one.
+/// Returns the classes of the differences, and the text of the first place, if there is one.
 fn judge(baseline: &Value, candidate: &Value, rules: Rules) -> (Vec<&'static str>, String) {
     let (b, c) = (baseline.to_string(), candidate.to_string());
     let b = Answer::parse(b.as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! Loads repeat byte for byte, survive the way through files, and report what the receiver did.
+//! Tests of loads: they are reproducible byte for byte, are stored in files without loss, and
+//! report the responses of the receiver.
 
 use super::*;
 use crate::request;
@@ -69,7 +70,8 @@ fn load_prepared_in_files_reads_back_equal() {
     }
 }
 
-/// The samples of each series in the order in which they are sent: labels, time, value.
+/// Returns the samples of a load in the order in which they are sent: labels, time, bits of the
+/// value.
 fn samples(line: &str) -> Vec<(String, i64, u64)> {
     let mut decoder = firn_wire::remote_write::Decoder::new(firn_wire::WireLimits::default());
     let mut out = Vec::new();
@@ -124,7 +126,7 @@ fn load_of_a_pair_and_of_late_samples_holds_each_sample_of_the_plain_one() {
     }
 }
 
-/// What the bodies of a load hold: floats, histograms, exemplars, each as one text.
+/// Returns the floats, histograms and exemplars in the bodies of a load, formatted as texts.
 fn contents(requests: &[Request]) -> [Vec<String>; 3] {
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     for request in requests {
@@ -155,7 +157,7 @@ fn load_of_either_version_holds_the_same_histograms_and_exemplars() {
     let one = bodies(line);
     let [floats, histograms, exemplars] = contents(&one);
     assert_eq!((floats.len(), histograms.len()), (4 * 376, 4 * 12));
-    // Of the samples of 168 buckets and of 12 native histograms.
+    // Exemplars belong to the samples of 168 buckets and 12 native histograms.
     let share = exemplars.len() as f64 / (4.0 * 180.0);
     assert!((0.4..0.6).contains(&share), "{share}");
     assert!(exemplars[0].contains("trace_id"), "{}", exemplars[0]);
@@ -220,7 +222,7 @@ fn recorded_stream_is_sent_again_at_another_time() {
         assert_eq!(moved_text(contents(&moved)), contents(&recorded));
         let first = contents(&moved)[1][0].clone();
         assert!(first.contains(" 18000000"), "{first}");
-        // Sent to a receiver, the times are those of today.
+        // When the recording is sent to a receiver, its timestamps are shifted to the present.
         let url = system(0, "200 OK");
         let line = format!("--url {url} --replay {} --shift", folder.display());
         let (text, sent) = trial(&line);
@@ -230,7 +232,7 @@ fn recorded_stream_is_sent_again_at_another_time() {
     }
 }
 
-/// Answers the requests of one connection with the statuses, then closes it.
+/// Answers the requests of one connection with the given statuses, then closes it.
 fn answer(stream: TcpStream, statuses: &[&str]) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
@@ -306,7 +308,7 @@ fn load_stops_at_the_first_request_that_fails() {
     assert!(why.ends_with("; --keep-going sends the rest"), "{why}");
     assert_eq!(text, "");
     assert!((1..=3).contains(&*seen.lock().unwrap()));
-    // Nobody listens; the second system stops with the first one.
+    // No process listens at the first URL; sending to the second system stops with the first one.
     let closed = "http://127.0.0.1:1";
     let other = system_url(0);
     let line = format!("--url {closed} --unqueried-url {other} {many} --live");
@@ -337,13 +339,14 @@ fn report_for_people_is_rounded() {
     assert!(text.ends_with("iB\n"), "{text}");
 }
 
-/// A system that takes writes, by the URL of the server.
+/// Starts a system that accepts writes after `write_ms`, and returns the URL of the server.
 fn system_url(write_ms: u64) -> String {
     let url = system(write_ms, "200 OK");
     url.strip_suffix("/api/v1/write").unwrap().to_owned()
 }
 
-/// A system that takes writes after `write_ms` and answers questions with `status`.
+/// Starts a system that accepts writes after `write_ms` and answers queries with `status`, and
+/// returns its remote-write URL.
 fn system(write_ms: u64, status: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -390,7 +393,7 @@ fn trial(line: &str) -> (String, Result<(), String>) {
     plain_trial(&format!("--json {line}"))
 }
 
-/// The same with the report for people.
+/// Runs a load test with its report as text and returns its output and exit status.
 fn plain_trial(line: &str) -> (String, Result<(), String>) {
     let mut out = Vec::new();
     let ended = run(line.split_whitespace().map(OsString::from), &mut out);

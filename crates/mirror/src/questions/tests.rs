@@ -1,4 +1,4 @@
-//! Tests of reading questions, with a system that has three hosts.
+//! Tests of the collection of queries, with a system that has three hosts.
 
 use super::dashboard::Dashboard;
 use super::generate::generate;
@@ -54,7 +54,8 @@ fn gather(dashboard: Dashboard) -> Collection {
     )
 }
 
-/// What becomes of one expression with `variables`.
+/// Checks the query that results from one expression with `variables`, or the reason for skipping
+/// it.
 fn check(expr: &str, variables: &Value, expected: Result<&str, &str>) {
     let found = gather(board(&[expr], variables));
     let outcome = match (found.questions.first(), found.unasked.first()) {
@@ -226,7 +227,7 @@ fn dashboard_targets_are_found_everywhere_but_of_other_sources() {
     assert!(e.contains("neither a dashboard"), "{e}");
 }
 
-/// The texts in a file of these bytes, or what is wrong with it.
+/// Returns the texts of a file with the given content, or the error.
 fn texts_in(bytes: &[u8]) -> Result<Vec<String>, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file.txt");

@@ -1,5 +1,5 @@
-//! The mirror over a simulated disk, with targets that answer by script. Timers stand still until
-//! every task waits.
+//! Tests of the mirror on a simulated disk, with targets that respond according to a script. The
+//! clock of tokio is paused: timers advance only when all tasks are waiting.
 
 mod contents;
 
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 const DIR: &str = "/mirror";
 
-/// What a target says to its n-th attempt.
+/// Response of a target to its n-th attempt with a body.
 type Script = Box<dyn Fn(usize, &str) -> Says + Send + Sync>;
 
 enum Says {
@@ -22,7 +22,7 @@ enum Says {
     Never,
 }
 
-/// A target that remembers what it took.
+/// A target that records the bodies that it accepted.
 struct Scripted {
     script: Script,
     attempts: Mutex<usize>,
@@ -114,7 +114,7 @@ async fn push(mirror: &Mirror, bodies: impl Iterator<Item = usize>) {
     }
 }
 
-/// Waits until `condition` holds; time moves as fast as the tasks let it.
+/// Waits until `condition` is true; time advances as fast as the tasks permit.
 async fn until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if condition() {
@@ -139,7 +139,7 @@ async fn bodies_reach_every_target_once_in_order_whatever_another_one_does() {
     let mirror = open(&sim);
     let good = Scripted::taking();
     let hung = Scripted::new(|_, _| Says::Never);
-    // Every answer that asks for another attempt, several times a body.
+    // All responses that cause a retry, several times per body.
     let bad = Scripted::new(|attempt, _| match attempt % 7 {
         0 => Says::Broken,
         1 => Says::Status(500),
@@ -251,7 +251,7 @@ async fn target_without_access_gets_what_waits_once_it_has_it() {
         };
         let seen = (target.troubles(trouble), target.lost(target::Loss::Refused));
         assert_eq!(seen, (5, 0), "{status}");
-        // What sends on does as Prometheus does.
+        // In the sender manner, statuses are final as in Prometheus.
         assert_eq!(sender.taken(), numbers(1..4), "{status}");
     }
 }
@@ -332,7 +332,7 @@ async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kil
     mirror.store_cursors();
     push(&mirror, 15..20).await;
     until("all bodies", || good.taken().len() == 20).await;
-    // Ends without a word, and loses power too.
+    // The process ends without a clean stop, and the disk loses unsynced data.
     lock(&mirror.targets).values().for_each(Working::abort);
     drop(mirror);
     sim.disk.crash();
@@ -392,7 +392,7 @@ async fn reload_keeps_what_stays_begins_anew_with_what_is_new_and_forgets_the_re
     .await;
     assert_eq!(stays.taken(), numbers(0..10));
     assert_eq!(comes.taken(), numbers(5..10));
-    // One that comes back begins with what comes then.
+    // A target that is added again begins with the next body.
     let back = Scripted::taking();
     mirror.apply(vec![settings("goes", &back)]);
     push(&mirror, 10..12).await;
@@ -420,7 +420,7 @@ async fn log_holds_what_the_slowest_target_needs_and_no_more() {
         patient(settings("good", &good)),
         patient(settings("slow", &slow)),
     ]);
-    // Several segments.
+    // The bodies fill several segments.
     for _ in 0..40 {
         let write = Write {
             headers: Vec::new(),
@@ -449,7 +449,7 @@ async fn body_of_2_0_is_taken_whatever_it_holds_and_counted_if_it_can_be() {
     let good = Scripted::taking();
     mirror.apply(vec![settings("good", &good)]);
     let v2 = b"application/x-protobuf;proto=io.prometheus.write.v2.Request";
-    // A series with two samples.
+    // A message with one series that has two samples.
     let message = b"\x22\x00\x2a\x08\x12\x02\x10\x01\x12\x02\x10\x02";
     let write = |body: Vec<u8>| Write {
         headers: vec![(0, Bytes::from_static(v2))],
@@ -497,8 +497,8 @@ async fn full_disk_refuses_bodies_and_ends_by_itself() {
     assert_eq!(cursors.unwrap()["good"], mirror.bodies.end());
 }
 
-/// Makes one parcel of all bodies there are: odd numbers in one lane, even ones in another, full
-/// with so many bodies.
+/// Prepares one parcel from all available bodies: odd numbers in one lane, even ones in another.
+/// The parcel is full with `full` bodies.
 struct Bundles {
     full: usize,
 }

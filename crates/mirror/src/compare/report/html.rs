@@ -183,7 +183,8 @@ fn cell(text: &str) -> String {
     escape(&short(text, CELL_CHARS_MAX))
 }
 
-/// Folder names consist of a pass and hexadecimal digits, so that they need no escaping.
+/// Renders a link to the folder of a finding. Its name needs no escaping, because it consists of a
+/// pass and hexadecimal digits.
 fn link(report: &Report<'_>, finding: &Finding) -> String {
     let folder = report.folder_of(finding);
     folder.map_or(String::new(), |folder| {

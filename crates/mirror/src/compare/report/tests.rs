@@ -1,4 +1,4 @@
-//! Tests of reports.
+//! Tests of the report: its content, its escaping and its size limit.
 
 use super::*;
 use crate::compare::artefact::Sketch;
@@ -79,7 +79,7 @@ fn report_escapes_what_others_wrote_and_reads_back() {
         ..judged(6, Outcome::Match)
     });
     let dir = tempfile::tempdir().unwrap();
-    // The folder of the mismatch is there, that of the error is gone.
+    // The folder of the mismatch exists; that of the error has been deleted.
     let kept = "range-0000000000000001";
     fs::create_dir(dir.path().join(kept)).unwrap();
     let folders = folders(dir.path());

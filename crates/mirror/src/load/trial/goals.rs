@@ -210,7 +210,7 @@ mod tests {
         check(std::slice::from_ref(&fair), None);
         check(&[fair.clone(), times(15_000, 300_000, 200)], Some(1.5));
         check(&[fair.clone(), times(15_000, 2_000_000, 200)], Some(10.0));
-        // Too few answers, another cost, and tails that nobody notices.
+        // Too few answers, another cost, and tails that are too short to matter.
         check(&[fair.clone(), times(15_000, 2_000_000, 99)], None);
         check(&[fair, times(30_000, 2_000_000, 200)], None);
         check(&[times(200, 400, 100), times(300, 90_000, 100)], Some(1.0));

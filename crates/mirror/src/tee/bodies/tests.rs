@@ -1,4 +1,5 @@
-//! The log over simulated disks: crashes at any change, failed writes, damaged bytes.
+//! Tests of the body log on simulated disks: crashes at any operation, failed writes, damaged
+//! bytes.
 
 use super::*;
 use firn_model::env::sim::{self, Sim, SimRng};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const DIR: &str = "/mirror";
 
-/// Small, so that a few bodies fill several.
+/// A small segment size, so that a few bodies fill several segments.
 const SEGMENT: u64 = 256;
 
 fn open(sim: &Sim) -> Bodies {
@@ -24,7 +25,7 @@ fn write(number: u64, bytes: usize) -> Write {
     }
 }
 
-/// Appends; compute is inline, so that the outcome is there at once.
+/// Appends a body. Jobs run inline in the simulation, so that the result is available immediately.
 fn append(bodies: &Bodies, write: Write) -> Result<(), String> {
     let outcome = Arc::new(Mutex::new(None));
     let told = outcome.clone();
@@ -33,7 +34,7 @@ fn append(bodies: &Bodies, write: Write) -> Result<(), String> {
     told.expect("an outcome")
 }
 
-/// The numbers of all bodies from `at` on, and how often damage was met.
+/// Returns the numbers of all bodies from `at` on, and how often damage was found.
 fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
     let (mut numbers, mut damages) = (Vec::new(), 0);
     loop {
@@ -85,7 +86,7 @@ fn log_over_crashes_at_any_change_keeps_every_acked_body_in_order() {
             assert!(found.is_sorted(), "seed {seed}: {found:?}");
             let missing = acked.iter().find(|n| !found.contains(n));
             assert_eq!(missing, None, "seed {seed}: {found:?}");
-            // What the sender was told is lost may be there: it sends that again.
+            // A body that was reported as lost may exist nevertheless; the sender repeats it.
             acked = found;
             sim.disk.kill();
         }
@@ -107,7 +108,7 @@ fn log_after_failed_writes_and_syncs_goes_on_by_itself_and_keeps_acked_bodies_on
                     Err(why) => {
                         assert!(why.contains(DIR), "{why}");
                         assert_eq!(bodies.fault(), Some(why));
-                        // Within the pause nothing is tried.
+                        // During the pause no write is attempted.
                         assert!(append(&bodies, write(99, 60)).is_err());
                         sim.clock.advance_ms(FAULT_PAUSE.as_millis() as i64);
                     }
@@ -204,7 +205,7 @@ fn trimmed_log_keeps_the_newest_segment_and_its_positions() {
     assert_eq!(bodies.end(), end);
     append(&bodies, write(20, 10)).unwrap();
     assert_eq!(read_all(&bodies, end), (vec![20], 0));
-    // Positions stay even where the files are gone.
+    // Positions are kept even if the files are lost.
     let elsewhere = sim::env(2);
     let opened = Bodies::open_with(elsewhere.env.clone(), Path::new(DIR), 500, SEGMENT);
     assert_eq!(opened.unwrap().end(), 500);
@@ -226,7 +227,7 @@ fn bodies_that_come_during_a_sync_go_in_one_group() {
     }
     assert!(!was_told.load(Ordering::Relaxed));
     assert_eq!(bodies.end(), 0);
-    // One sync of the file and one of the folder: a second group would meet the failure.
+    // One sync of the file and one of the directory: a second group would hit the failure.
     sim.disk.fail_after(sim::Operation::Sync, 2);
     deferred.run();
     assert!(was_told.load(Ordering::Relaxed));

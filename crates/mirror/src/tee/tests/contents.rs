@@ -1,5 +1,5 @@
-//! Requests whose contents are known: what of them a target refuses, what is too old for it, what a
-//! full queue gives up, and what is left when no target is.
+//! Tests of requests with counted contents: rejected and expired samples, samples that a full queue
+//! drops, and the log without targets.
 
 use super::*;
 use firn_model::batch::Batch;
@@ -8,7 +8,7 @@ use firn_wire::WireLimits;
 use firn_wire::remote_write::{Decoder, Joined, Reader, encode};
 use firn_wire::snappy;
 
-/// Shows its scripted target what a body holds: `name time`, samples apart by commas.
+/// Decodes each body for its scripted target: `name time` for each sample, separated by commas.
 struct Reading(Arc<Scripted>);
 
 impl Deliver for Reading {
@@ -26,7 +26,7 @@ impl Deliver for Reading {
     }
 }
 
-/// Puts all bodies there are behind each other in one request.
+/// Joins all available bodies into one request.
 struct Joining;
 
 impl Prepare for Joining {
@@ -74,7 +74,7 @@ fn joining(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
     }
 }
 
-/// A request with one series `name` with samples at `times`.
+/// Returns a request with one series `name` that has samples at `times`.
 fn write(name: &str, times: &[i64]) -> Write {
     let mut batch = Batch::default();
     let labels = Labels::from_pairs([("__name__", name)]);
@@ -92,8 +92,8 @@ async fn take(mirror: &Mirror, name: &str, times: &[i64]) {
     taken.expect("the disk takes it");
 }
 
-/// What a target got of six bodies in one request, of which it refuses those with `bad` by
-/// `status`.
+/// Checks the requests that a target receives for six bodies in one request. The target rejects
+/// requests that contain `bad` with `status`.
 async fn check(status: u16, taken: &[&str], attempts: usize, refused: u64) {
     let sim = sim::env(1);
     let mirror = open(&sim);
@@ -111,7 +111,7 @@ async fn check(status: u16, taken: &[&str], attempts: usize, refused: u64) {
     assert_eq!(strict.attempts(), attempts, "{status}");
     assert_eq!(target.refused.samples.get(), refused, "{status}");
     assert_eq!(target.taken.samples.get(), 12 - refused, "{status}");
-    // Behind by nothing: what was refused is not waited for.
+    // There is no backlog: rejected samples count as completed.
     assert_eq!(target.newest.get(), 6, "{status}");
 }
 
@@ -121,7 +121,7 @@ async fn request_that_is_refused_costs_no_body_but_those_that_are_refused_alone(
     for status in [400, 409, 413, 422] {
         check(status, &singly, 7, 4).await;
     }
-    // What is wrong is not the bodies.
+    // The status does not depend on the bodies.
     for status in [401, 404] {
         check(status, &[], 1, 12).await;
     }
@@ -155,7 +155,7 @@ async fn samples_that_become_too_old_while_a_target_is_away_are_left_out_one_by_
     assert_eq!(away.taken(), ["a 990000,b 1000000"]);
     assert_eq!(target.too_old.samples.get(), 4);
     assert_eq!(target.taken.samples.get(), 2);
-    // Those that are all too old are not read.
+    // Bodies in which all samples are too old are not decoded.
     take(&mirror, "gone", &[900_000]).await;
     until("the last", || target.cursor() == mirror.bodies.end()).await;
     assert_eq!(target.too_old.samples.get(), 5);
@@ -209,7 +209,7 @@ async fn queue_without_a_target_is_freed_in_this_process_and_in_the_next() {
     assert_eq!(segments(&sim), 1);
 
     let mirror = open(&sim);
-    // Whose bodies these are is not known before a configuration says so.
+    // Before the first configuration, it is unknown which targets need the bodies.
     mirror.store_cursors();
     assert_eq!(segments(&sim), 1);
     mirror.apply(Vec::new());
@@ -218,7 +218,7 @@ async fn queue_without_a_target_is_freed_in_this_process_and_in_the_next() {
     let cursors = cursors::load(&*sim.env.disk, Path::new(DIR)).unwrap();
     assert_eq!(cursors, Some(cursors::Cursors::new()));
 
-    // One that is named again begins with what comes then.
+    // A target that is added again begins with the next body.
     let good = Scripted::taking();
     mirror.apply(vec![settings("away", &good)]);
     push(&mirror, 5..8).await;
