@@ -138,7 +138,7 @@ pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
 }
 
 /// Waits until the system at `base`, which may not be running yet, has scraped `data`. A scrape
-/// becomes visible as a whole, so it is enough to query one series. Fails after [`SCRAPED_WITHIN`].
+/// becomes visible as a whole, so it is enough to query one series. Fails after a minute.
 pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
     let newest = data.series.first().and_then(|(labels, samples)| {
         Some(Ask::Instant {
@@ -224,7 +224,8 @@ fn names_a_pair_of_a_range(ask: &Ask, answer: &Value) -> bool {
     matches!(ask, Ask::Range { .. }) && error.starts_with("found duplicate series")
 }
 
-/// A query whose answer from another system differs from that of the reference.
+/// A query whose answer from another system differs from that of the reference, as [`check`] and
+/// [`compare`] return it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// The query that was sent to both systems.

@@ -21,7 +21,7 @@ const IDLE_CONNECTIONS_MAX: usize = 256;
 /// text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Instant query: evaluates the expression at one time.
+    /// Instant query: evaluates the expression at one time, through `/api/v1/query`.
     Instant {
         /// The PromQL expression, as sent to the system.
         expression: String,
@@ -36,7 +36,7 @@ pub enum Ask {
         start_ms: TimestampMs,
         /// Inclusive upper bound of the steps in milliseconds since the epoch.
         end_ms: TimestampMs,
-        /// Time between two steps in milliseconds.
+        /// Time between two steps in milliseconds, which must be positive.
         step_ms: i64,
     },
     /// Request about the expression itself, for which the system reads no data.
@@ -48,12 +48,12 @@ pub enum Ask {
     },
 }
 
-/// The form in which a system returns a parsed expression.
+/// The form in which a system returns a parsed expression: as a tree or as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The syntax tree as JSON, from `/api/v1/parse_query`.
+    /// The syntax tree as JSON, which is the answer of `/api/v1/parse_query`.
     Parsed,
-    /// The formatted text with line breaks, from `/api/v1/format_query`.
+    /// The formatted text with line breaks, which is the answer of `/api/v1/format_query`.
     Formatted,
 }
 
@@ -61,7 +61,7 @@ impl Form {
     /// Both forms, in the order in which they are requested.
     pub const ALL: [Form; 2] = [Form::Parsed, Form::Formatted];
 
-    /// Returns the path of the endpoint below `/api/v1`.
+    /// Returns the path below `/api/v1` of the endpoint that returns this form.
     pub fn endpoint(self) -> &'static str {
         match self {
             Form::Parsed => "parse_query",
@@ -201,7 +201,8 @@ pub fn label_values(name: &str) -> String {
 /// form, which every endpoint except that of label values accepts.
 const QUERY_BYTES_MAX: usize = 6 * 1024;
 
-/// Limits of a client, and the headers and TLS settings of its requests.
+/// Limits of a client, and the headers and TLS settings that it uses for each request. The default
+/// has a generous timeout and no limit of the length.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Timeout of a request, including the reading of its whole response.
@@ -212,7 +213,7 @@ pub struct Bounds {
     pub follows_redirects: bool,
     /// Names and values of the headers that are added to every request.
     pub headers: Vec<(String, String)>,
-    /// Root certificates and client certificate for https.
+    /// Root certificates that are trusted, and the client certificate, for https.
     pub tls: TlsConfig,
 }
 
@@ -228,14 +229,14 @@ impl Default for Bounds {
     }
 }
 
-/// The response to a request, whatever its status.
+/// The response to a request, whatever its status. It is read completely before it is returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The HTTP status code.
+    /// The HTTP status code of the response.
     pub status: u16,
-    /// The `Location` header, which redirects contain.
+    /// The `Location` header, which a redirect contains that was not followed.
     pub location: Option<String>,
-    /// The complete body, uncompressed.
+    /// The complete body after decompression, limited by [`Bounds::answer_bytes_max`].
     pub body: Vec<u8>,
 }
 

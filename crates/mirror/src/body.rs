@@ -36,7 +36,7 @@ pub fn encode(batch: &Batch) -> Vec<u8> {
     compress(&message)
 }
 
-/// Compresses `message` in the snappy block format.
+/// Compresses `message` in the snappy block format, which remote write requires.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)

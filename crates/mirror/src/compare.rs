@@ -105,7 +105,8 @@ struct Run<'a> {
     began_ms: i64,
 }
 
-/// The queries of a run and the time at which they were last collected.
+/// The queries of a run and the time at which they were last collected. They are used by all rounds
+/// until they are older than [`Options::gather_every`].
 struct Gathered {
     collection: Collection,
     at: Instant,

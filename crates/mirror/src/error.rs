@@ -1,4 +1,5 @@
-//! Errors of load generation, mirroring and comparison, and their classification for exit codes.
+//! Errors of load generation, mirroring and comparison. The command line turns them into a message
+//! and an exit code.
 
 use clap::error::ErrorKind::UnknownArgument;
 use clap::error::{ContextKind, ContextValue};
@@ -6,55 +7,56 @@ use firn_model::error::ErrorKind;
 use firn_model::rounded;
 use std::path::{Path, PathBuf};
 
-/// An error of this crate. Messages name the file or URL concerned.
+/// An error of this crate. Messages name the file or URL concerned. [`MirrorError::Usage`] is an
+/// error of the user, all others are failures of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// The command line or an input file is invalid.
     #[error("{0}")]
     Usage(String),
-    /// A file could not be read or written.
+    /// A file or directory could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
         /// The failed operation as a verb, such as "read".
         action: &'static str,
-        /// Path of the file or directory.
+        /// Path of the file or directory concerned.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system with its cause.
         source: std::io::Error,
     },
     /// The system could not be reached, or the connection broke.
     #[error("{url}: {source}")]
     Transport {
-        /// URL of the failed request.
+        /// URL of the failed request, including its path.
         url: String,
-        /// Error of the HTTP client.
+        /// Error of the HTTP client, such as a timeout.
         source: Box<ureq::Error>,
     },
-    /// The response of a system cannot be used.
+    /// The response of a system arrived but cannot be used.
     #[error("{url}: {what}")]
     Answer {
-        /// URL of the request.
+        /// URL of the request whose response it is.
         url: String,
-        /// Description of the fault in the response.
+        /// Description of the fault in the response, or the response itself.
         what: String,
     },
     /// A system that is to be compared cannot be reached at all.
     #[error("cannot query the {system} at {url}: {why}")]
     Unasked {
-        /// Name of the system: `baseline` or `candidate`.
+        /// Name of the system in messages: `baseline` or `candidate`.
         system: &'static str,
         /// URL of the system without the password.
         url: String,
-        /// Reason why it cannot be reached.
+        /// Reason why it cannot be reached, from the HTTP client.
         why: String,
     },
-    /// An expected event did not happen in time.
+    /// An expected event did not happen in time, or a step failed to complete.
     #[error("{0}")]
     Late(String),
     /// The operation was cancelled by a signal.
     #[error("stopped by a signal; run the same command again to continue")]
     Stopped,
-    /// A system under test missed a required figure.
+    /// A system under test missed required figures, which the text lists.
     #[error("missed: {0}")]
     Missed(String),
     /// A load was stopped by a rejected or lost request.
@@ -63,7 +65,7 @@ pub enum MirrorError {
         rounded::counted(*requests, "request", "requests")
     )]
     Broken {
-        /// Number of requests that were sent until then.
+        /// Number of requests that were sent until then, including the failed one.
         requests: u64,
         /// URL of the first failed request and its result.
         first: String,
@@ -71,17 +73,17 @@ pub enum MirrorError {
     /// Requests of a completed load were rejected or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
-        /// Number of failed requests.
+        /// Number of requests that were rejected or lost.
         failed: u64,
-        /// Number of requests that were sent.
+        /// Number of requests that were sent in total.
         requests: u64,
-        /// Result of the first failed request.
+        /// URL, and error of the first failed request.
         first: String,
     },
 }
 
 impl MirrorError {
-    /// Returns the kind of the error, which determines the caller's reaction and the exit code.
+    /// Returns the kind of the error, which determines how the caller must react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Invalid,

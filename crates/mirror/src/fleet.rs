@@ -45,7 +45,7 @@ const POPULARITIES: [f64; 6] = [0.05, 0.3, 0.7, 1.0, 1.6, 3.0];
 const LATE_PERCENT: u64 = 20;
 const LATE_MS_MAX: u64 = 15;
 
-/// Rate at which pods are replaced.
+/// Rate at which pods are replaced by new ones, whose series replace those of the old ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Churn {
     /// Share of the pods that is replaced in each period, from 0 to 1.
@@ -54,22 +54,24 @@ pub struct Churn {
     pub period_ms: i64,
 }
 
-/// Size, seed and timing of a fleet, which determine all its observations.
+/// Size, seed and timing of a fleet, which determine all its observations. `firn load` fills them
+/// from its flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FleetOptions {
     /// Number of series at any one time; rounded up to whole pods.
     pub series: usize,
-    /// Seed of all random choices.
+    /// Seed of all random choices; equal seeds give equal fleets.
     pub seed: u64,
     /// Time of the first round in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// Time between two scrapes of a pod in milliseconds.
     pub interval_ms: i64,
-    /// Replacement of pods, if there is any.
+    /// Replacement of pods, if there is any; `None` keeps all pods for ever.
     pub churn: Option<Churn>,
 }
 
-/// A scraped sample, borrowed from the fleet.
+/// A scraped sample, borrowed from the fleet during [`Fleet::scrape_round`]. It is either a float
+/// or a native histogram, depending on the series.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// Number of the series; series are numbered in the order of their creation.
@@ -81,20 +83,21 @@ pub struct Observation<'a> {
     /// Value of the sample, which is a staleness marker in the last observation of a series whose
     /// pod was replaced. For native histograms it is the count of observations.
     pub value: f64,
-    /// The native histogram, for series that contain histograms.
+    /// The native histogram, for series of native histograms; `None` for floats.
     pub histogram: Option<&'a Histogram>,
 }
 
-/// Series that a pod exports in addition to its [`SERIES_PER_POD`] series.
+/// Series that a pod exports in addition to its [`SERIES_PER_POD`] series; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct More {
-    /// Number of worker series per pod.
+    /// Number of worker series per pod; each worker has three.
     pub worker_series: usize,
     /// Whether the durations of each handler are also exported as one native histogram series.
     pub native_histograms: bool,
 }
 
-/// The pods of a fleet and the current values of their series.
+/// The pods of a fleet and the current values of their series. Each call of [`Fleet::scrape_round`]
+/// advances them by one interval.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
@@ -102,7 +105,7 @@ pub struct Fleet {
     /// Templates of the native histograms, whose series follow the other series of a pod.
     natives: Vec<Template>,
     pods: Vec<Pod>,
-    /// Indices of the pods, sorted by scrape offset.
+    /// Indices of the pods, sorted by scrape offset within the interval.
     order: Vec<usize>,
     round: u64,
     created: u64,
@@ -110,7 +113,7 @@ pub struct Fleet {
     ramp_ms: i64,
 }
 
-/// A series of a pod without the labels of the pod's target.
+/// A series of a pod without the labels of the pod's target, from which each pod creates its own.
 #[derive(Debug)]
 struct Template {
     name: String,

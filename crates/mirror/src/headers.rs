@@ -7,14 +7,14 @@
 use crate::error::MirrorError;
 use ureq::http::{HeaderName, HeaderValue};
 
-/// A header from the command line, for one of two systems or for both.
+/// A header from the command line that is added to the requests of one system or of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The system that receives the header; `None` for both.
     pub system: Option<&'static str>,
-    /// Header name, already validated.
+    /// Header name, already validated by [`Header::parse`].
     pub name: String,
-    /// Header value, which may be a secret.
+    /// Header value, which may be a secret and is never shown.
     pub value: String,
 }
 

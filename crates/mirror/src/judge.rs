@@ -18,7 +18,7 @@ use tolerance::Tolerance;
 /// A class of differences between two answers. Classes are ordered by severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A value differs, or its type.
+    /// A value differs, or its type, or the type of the result.
     Value,
     /// A point of a series that both answers contain is missing in the second answer.
     MissingPoint,
@@ -28,11 +28,11 @@ pub enum Class {
     MissingSeries,
     /// A series is only in the second answer.
     ExtraSeries,
-    /// The labels of a series differ.
+    /// The labels of a series differ, while its points are equal.
     Labels,
-    /// The order of elements differs.
+    /// The order of elements differs where it matters.
     Order,
-    /// Warnings or infos differ.
+    /// The sets of warnings or of infos differ.
     Warnings,
     /// There is no result, or the types of the errors differ.
     Error,
@@ -58,19 +58,19 @@ impl Class {
     }
 }
 
-/// How two values are compared.
+/// How two values are compared: bit for bit, or with a tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
     /// The texts must be equal, which implies the same bits and the same formatting.
     Texts,
-    /// The numbers must be equal within a tolerance.
+    /// The numbers must be equal within this tolerance.
     Numbers(Tolerance),
 }
 
 /// The strictness of a comparison: which parts of two answers must be equal, and how closely.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// How values are compared.
+    /// How two values at the same time are compared.
     pub values: Values,
     /// Whether the order of the elements of an instant vector matters. The order of elements with
     /// equal values is undefined and never matters.
@@ -80,10 +80,11 @@ pub struct Rules {
     pub to_the_letter: bool,
 }
 
-/// A place at which two answers differ, with the values of both.
+/// A place at which two answers differ, with the values of both. Only the first place of each class
+/// is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spot {
-    /// Class of the difference.
+    /// Class of the difference, which determines its severity.
     pub class: Class,
     /// Description of the differing part, such as `missing point`.
     pub what: String,

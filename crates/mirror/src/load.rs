@@ -309,16 +309,16 @@ fn send_to(way: Way<'_>, options: &Options, progress: &Progress) -> Result<Repor
     })
 }
 
-/// A receiver of requests that are sent while they are generated.
+/// A receiver of requests that are sent while they are generated, over several connections at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
     /// URL of the receiver, and how to send requests to it.
     pub way: Way<'a>,
-    /// Number of connections.
+    /// Number of connections, each with its own thread.
     pub senders: usize,
 }
 
-/// Callback that accepts a request and the number of its sender.
+/// Callback that accepts a request and the number of its sender. An error stops the generation.
 pub type Emit<'a> = &'a mut dyn FnMut(usize, Request) -> Result<(), MirrorError>;
 
 impl Receiver<'_> {

@@ -17,22 +17,22 @@ use std::path::{Path, PathBuf};
 
 const HEADER_BYTES: usize = 17;
 
-/// Size and times of a load.
+/// Size and times of a load, which are stored beside its requests and shown in reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Number of connections that send it.
+    /// Number of connections that send it, and of its files.
     pub senders: usize,
-    /// Number of series at any one time.
+    /// Number of series that exist at any one time.
     pub series: u64,
     /// Number of targets that the series belong to; zero if unknown.
     pub targets: u64,
-    /// Number of distinct series over the whole load.
+    /// Number of distinct series over the whole load, including replaced ones.
     pub series_created: u64,
-    /// Total number of samples.
+    /// Total number of samples in all requests.
     pub samples: u64,
-    /// Total number of requests.
+    /// Total number of requests of all senders.
     pub requests: u64,
-    /// Total length of all bodies in bytes.
+    /// Total length of all compressed bodies in bytes.
     pub body_bytes: u64,
     /// Time of the first round in milliseconds since the epoch.
     pub start_ms: i64,
@@ -76,7 +76,7 @@ impl Summary {
     }
 }
 
-/// Writes the requests of a load to a directory.
+/// Writes the requests of a load to a directory, which is valid only after [`Writer::finish`].
 #[derive(Debug)]
 pub struct Writer {
     dir: PathBuf,

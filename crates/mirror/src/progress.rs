@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Number of updates of the line per second.
 const HERTZ: u8 = 4;
 
-/// The progress line, which is removed when this value is dropped.
+/// The progress line on standard error, which is removed when this value is dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -28,14 +28,14 @@ impl Progress {
         Self::new("{wide_bar} {percent}%, {eta} left: {msg}")
     }
 
-    /// Begins a new phase with `count` steps.
+    /// Begins a new phase with `count` steps, which the message names.
     pub fn begin(&self, what: &str, count: usize) {
         self.0.reset();
         self.0.set_length(count as u64);
         self.0.set_message(what.to_owned());
     }
 
-    /// Advances the line by one step.
+    /// Advances the line by one step, as after each compared query.
     pub fn advance(&self) {
         self.0.inc(1);
     }

@@ -21,7 +21,7 @@ const ERROR_TEXT_BYTES_MAX: u64 = 4096;
 /// Maximum time until waiting senders notice a stop.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// When requests are sent.
+/// When requests are sent: as fast as possible, or in real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Each request as soon as the previous one is answered.
@@ -30,16 +30,17 @@ pub enum Pace {
     Live,
 }
 
-/// Outcome of the requests of one connection, or of several connections together.
+/// Outcome of the requests of one connection, or of several connections together. The lists of
+/// latencies grow with the number of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Number of samples in requests that were answered with 2xx.
     pub samples: u64,
-    /// Number of requests that were sent.
+    /// Number of requests that were sent, whatever their result.
     pub requests: u64,
     /// Number of requests that were not answered with 2xx.
     pub failed: u64,
-    /// Error of the first failed request.
+    /// Error of the first failed request; `None` if all succeeded.
     pub first_failure: Option<String>,
     /// Microseconds from the first sent byte to the response, for each request with a response.
     pub latencies_us: Vec<u32>,
@@ -63,13 +64,13 @@ impl Outcome {
     }
 }
 
-/// Live progress of a load, shared by its senders.
+/// Live progress of a load, which its senders update and the progress bar and metrics read.
 #[derive(Debug)]
 pub struct Progress {
     answered_ms: AtomicI64,
-    /// Latencies of requests that received a response.
+    /// Latencies of requests that received a response, whatever its status.
     pub push: DurationHistogram,
-    /// Number of requests that were rejected or lost.
+    /// Number of requests that were rejected or lost so far.
     pub failures: Counter,
 }
 
@@ -95,34 +96,34 @@ impl Progress {
     }
 }
 
-/// Headers and TLS settings of the requests to a system.
+/// Headers and TLS settings of the requests to a system, borrowed for the length of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// Root certificates and client certificate for https.
+    /// Root certificates that are trusted, and the client certificate, for https.
     pub tls: &'a TlsConfig,
-    /// Names and values of additional headers.
+    /// Names and values of headers that are added to each request.
     pub headers: &'a [(String, String)],
 }
 
-/// Destination of requests and how they are sent.
+/// Destination of requests and how they are sent. All senders of a load share the same values.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
     /// Complete URL of the receiver.
     pub url: &'a str,
-    /// When each request is sent.
+    /// When each request is sent, relative to its due time.
     pub pace: Pace,
     /// Headers and TLS settings of the requests.
     pub access: Access<'a>,
-    /// Reaction to a failed request.
+    /// Reaction of all senders to a failed request.
     pub on_failure: OnFailure<'a>,
 }
 
-/// Reaction of the senders to a failed request.
+/// Reaction of the senders to a failed request, from `--keep-going`.
 #[derive(Clone, Copy, Debug)]
 pub enum OnFailure<'a> {
-    /// Continue with the next request.
+    /// Continue with the next request, and only count the failure.
     GoOn,
-    /// Stop all senders that share this flag.
+    /// Stop all senders that share this flag, which the failure sets.
     Stop(&'a AtomicBool),
 }
 
@@ -140,7 +141,7 @@ impl OnFailure<'_> {
     }
 }
 
-/// A connection to a remote-write receiver, which is reused by all requests.
+/// A connection to a remote-write receiver, which is opened by the first request and reused by all.
 #[derive(Debug)]
 pub struct Connection {
     agent: ureq::Agent,

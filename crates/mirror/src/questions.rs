@@ -28,21 +28,21 @@ use firn_promql::parser;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A text that is to be parsed as a query.
+/// A text that is to be parsed as a query, as found in a file or generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// The PromQL expression.
+    /// The PromQL expression, which may still be invalid.
     pub text: String,
     /// Its place in the source, such as `rules.yml: group "x"`.
     pub origin: String,
-    /// Weight and range, if the source specifies them.
+    /// Weight and range, if the source specifies them; otherwise the defaults.
     pub manner: Manner,
 }
 
-/// Weight and range of a query, as given by a list.
+/// Weight and range of a query, as given by a list or a query log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Manner {
-    /// Relative frequency of the query.
+    /// Relative frequency of the query, which is 1 by default.
     pub weight: f64,
     /// Range up to the end of the data and step, in milliseconds.
     pub range_ms: Option<(i64, i64)>,
@@ -57,18 +57,18 @@ impl Default for Manner {
     }
 }
 
-/// A parsed query of the collection.
+/// A parsed query of the collection, which represents all its occurrences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Text of its first occurrence.
+    /// Text of its first occurrence, which is sent unchanged.
     pub text: String,
-    /// Its syntax tree.
+    /// Its syntax tree, from which selectors and time ranges are derived.
     pub expr: Expr,
-    /// Sum of the weights of all occurrences.
+    /// Sum of the weights of all occurrences of the query.
     pub weight: f64,
     /// Range up to the end of the data and step in milliseconds, if the source specifies them.
     pub range_ms: Option<(i64, i64)>,
-    /// Place of its first occurrence.
+    /// Place of its first occurrence, for reports.
     pub origin: String,
 }
 
@@ -87,23 +87,23 @@ impl Question {
     }
 }
 
-/// A text that cannot be queried, with the reason.
+/// A text that cannot be queried, with the reason. Reports count it as skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unasked {
-    /// The original text.
+    /// The original text, with any variables it contains.
     pub text: String,
-    /// Reason why it cannot be queried.
+    /// Reason why it cannot be queried, for reports.
     pub reason: String,
-    /// Place of its occurrence.
+    /// Place of its first occurrence, for reports.
     pub origin: String,
 }
 
-/// All distinct queries in descending order of weight.
+/// All distinct queries in descending order of weight, and the texts that cannot be queried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection {
-    /// The queries to send.
+    /// The queries to send, in descending order of weight.
     pub questions: Vec<Question>,
-    /// The texts that cannot be queried.
+    /// The texts that cannot be queried, each once.
     pub unasked: Vec<Unasked>,
 }
 

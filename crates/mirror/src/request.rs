@@ -23,26 +23,26 @@ pub const SAMPLES_PER_REQUEST: usize = 2_000;
 /// `batch_send_deadline`.
 pub const SEND_DEADLINE_MS: i64 = 5_000;
 
-/// A remote-write request and the time at which it is to be sent.
+/// A remote-write request and the time at which a sender of Prometheus would send it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Data time in milliseconds at which a queue manager would send it.
     pub due_ms: TimestampMs,
-    /// Number of samples in the request.
+    /// Number of samples in the request, floats and histograms together.
     pub samples: u32,
     /// Version of remote write in which the body is encoded.
     pub protocol: Protocol,
-    /// The body, compressed with snappy.
+    /// The body as it is sent, compressed with snappy.
     pub body: Vec<u8>,
 }
 
-/// A version of the remote-write protocol.
+/// A version of the remote-write protocol, which determines message and headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Remote write 1.0.
+    /// Remote write 1.0, with the message `prometheus.WriteRequest`.
     #[default]
     One,
-    /// Remote write 2.0.
+    /// Remote write 2.0, with the message `io.prometheus.write.v2.Request`.
     Two,
 }
 
@@ -72,7 +72,8 @@ impl Protocol {
     }
 }
 
-/// The queues of all senders, which collect samples for requests.
+/// The queues of all senders, which collect samples until a request is full or its deadline has
+/// passed.
 #[derive(Debug)]
 pub struct Queues {
     queues: Vec<Queue>,

@@ -17,9 +17,9 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Timeout of each read from a connection.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A received HTTP request.
+/// A received HTTP request, read completely before it is passed to the answering function.
 pub struct Request {
-    /// Path and query string.
+    /// Path and query string, as in the request line.
     pub path: String,
     /// Headers as `name: value`, with names in lower case.
     pub headers: Vec<String>,
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// An HTTP server that runs until the process ends.
+/// An HTTP server that runs until the process ends, even if this value is dropped.
 pub struct Target {
     /// Local address with the actual port, such as `127.0.0.1:9090`.
     pub address: String,

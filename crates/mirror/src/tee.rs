@@ -1,4 +1,6 @@
-//! `firn mirror`: accepts remote write and forwards each body to all targets.
+//! Durable forwarding of remote-write bodies to several targets. `firn mirror` forwards the bodies
+//! that it receives, and `firn serve` sends the samples that it stores to its `remote_write`
+//! targets.
 //!
 //! ```text
 //! body -> bodies (one log on disk, synced) -> 204
@@ -64,13 +66,14 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// counting takes less time than the switch.
 const COUNT_HERE_BYTES_MAX: usize = 256 << 10;
 
-/// The log of bodies, the targets, and the tasks that deliver to them.
+/// The log of bodies, the targets, and the tasks that deliver to them. `firn mirror` has one for
+/// all its targets, and `firn serve` uses one for its `remote_write` targets.
 pub struct Mirror {
     env: Env,
     dir: PathBuf,
     bodies: Bodies,
     message_bytes_max: usize,
-    /// The targets by their keys.
+    /// The targets that bodies are delivered to, by their keys.
     targets: Mutex<BTreeMap<String, Working>>,
     /// Stored cursors of the previous process, until the first configuration is applied.
     found: Mutex<Option<Found>>,
@@ -81,7 +84,7 @@ pub struct Mirror {
     cursors_failed: Counter,
 }
 
-/// Counters of received bodies.
+/// Counters of received bodies, shared with the callbacks of pending writes.
 #[derive(Debug, Default)]
 struct Taken {
     bodies: Counter,
@@ -89,11 +92,11 @@ struct Taken {
     refused: Counter,
 }
 
-/// A target and the task that delivers to it.
+/// A target, the channel for its configuration, and the task that delivers to it.
 struct Working {
     target: Arc<Target>,
     settings: watch::Sender<Arc<TargetSettings>>,
-    /// Taken when the process stops.
+    /// The courier's task, which is taken when the process stops.
     task: Option<JoinHandle<()>>,
 }
 
@@ -103,11 +106,11 @@ impl Working {
     }
 }
 
-/// The stored positions from which targets continue after a start.
+/// The stored positions from which targets continue after a start of the process.
 enum Found {
-    /// Stored positions; a target without one is new.
+    /// Stored positions; a target that is not among them is new.
     Cursors(Cursors),
-    /// No positions are known, so that all targets begin with the oldest body.
+    /// No positions have been stored, so that all targets begin with the oldest body.
     Nothing,
 }
 

@@ -7,7 +7,7 @@ use crate::error::MirrorError;
 use std::path::{Path, PathBuf};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// Paths of certificates and keys in PEM format.
+/// Paths of certificates and keys in PEM format, as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Trusted certificate authorities; if empty, the root certificates of Mozilla, which are
@@ -18,7 +18,8 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads the files and builds the TLS configuration.
+    /// Reads the files and builds the TLS configuration. Fails with the path of the first unusable
+    /// file.
     pub fn read(&self) -> Result<TlsConfig, MirrorError> {
         let mut config = TlsConfig::builder();
         if !self.authorities.is_empty() {

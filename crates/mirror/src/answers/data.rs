@@ -21,7 +21,8 @@ use firn_model::units::parse_duration;
 use firn_promql::script::{read_series, read_start_times};
 use firn_promql::value::PointValue;
 
-/// The series of a test and their samples, as parsed from the text form.
+/// The series of a test and their samples, parsed from the text form by [`Data::parse`] and then
+/// sent or exposed to the systems.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
     /// Origin of the times of queries, in milliseconds since the epoch.
@@ -30,10 +31,11 @@ pub struct Data {
     pub series: Vec<(Labels, Vec<Sample>)>,
 }
 
-/// A sample of a test series: a float or a native histogram.
+/// A sample of a test series: a float or a native histogram, with its timestamp and start
+/// timestamp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Timestamp of the sample in milliseconds.
+    /// Timestamp of the sample in milliseconds since the epoch.
     pub time: TimestampMs,
     /// Start timestamp of the sample in milliseconds, or [`START_UNKNOWN`].
     pub start_time: TimestampMs,

@@ -7,7 +7,8 @@
 use crate::answers::words::*;
 use crate::fleet::random::Random;
 
-/// The part of PromQL that generated expressions use.
+/// The part of PromQL that generated expressions use: with or without experimental features, over
+/// floats only or over native histograms as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// The language without feature flags, over floats only.

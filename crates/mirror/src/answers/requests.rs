@@ -46,7 +46,7 @@ const FILLED_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two checks of whether a system is ready.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// The part of a response body that is compared.
+/// The part of a response body that is compared, as the first word of a line specifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Same,
@@ -54,7 +54,8 @@ enum Kind {
     Samples,
 }
 
-/// A request of the text form, with alternatives expanded.
+/// A request of the text form, with alternatives expanded. It keeps its line, by which the file of
+/// responses identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     kind: Kind,
@@ -130,7 +131,7 @@ impl Request {
 }
 
 impl Kind {
-    /// Returns the part of `body` that is compared.
+    /// Returns the part of `body` that is compared, for this kind of request.
     fn of(self, body: &str) -> String {
         match self {
             Kind::Same => without_clock(body),
@@ -157,7 +158,8 @@ impl Kind {
     }
 }
 
-/// Encodes parameters as `application/x-www-form-urlencoded`.
+/// Encodes names and values of parameters as `application/x-www-form-urlencoded`, for a URL or a
+/// body.
 fn encoded(params: &[(String, String)]) -> String {
     let mut form = String::new();
     for (name, value) in params {
@@ -300,7 +302,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// A request and the response of a system to it.
+/// A request and the response of a system to it, reduced to the part that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     request: Request,
@@ -372,7 +374,8 @@ pub fn record(base: &str, requests: &[Request]) -> Result<Vec<Answered>, MirrorE
 }
 
 /// Waits until the system at `base` has scraped its targets, evaluated its rules, discovered its
-/// Alertmanagers and stored the series of its alerts. Fails after [`FILLED_WITHIN`].
+/// Alertmanagers and stored the series of its alerts. Fails if all of this takes longer than a
+/// minute.
 pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
     let agent = agent();
     let looks = [

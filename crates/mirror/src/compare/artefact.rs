@@ -34,7 +34,7 @@ const FOREIGN_BYTES_MAX: usize = 4_096;
 /// A series with its points from both systems, from which the report draws a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sketch {
-    /// The labels of the series as text.
+    /// The labels of the series as a PromQL selector, for the legend.
     pub series: String,
     /// Times in milliseconds and values of the baseline's points.
     pub baseline: Vec<(i64, f64)>,
@@ -73,21 +73,22 @@ fn points(fetched: &Fetched, labels: &LabelSet) -> Vec<(i64, f64)> {
         .collect()
 }
 
-/// A difference that is to be written to a folder of the report.
+/// A difference that is to be written to a folder of the report. A round creates it when answers
+/// differ.
 pub struct Artefact<'a> {
     /// The pass of the round in which the difference was found.
     pub pass: Pass,
     /// The text of the query or of the lookup.
     pub question: &'a str,
-    /// Baseline and candidate, in this order.
+    /// Baseline and candidate, in this order, for the URLs of `curl.sh`.
     pub systems: [&'a System; 2],
-    /// The endpoint below `/api/v1`.
+    /// Path of the requested endpoint below `/api/v1`.
     pub endpoint: &'a str,
-    /// The parameters of the request.
+    /// The parameters of the request, with the times at which it was sent.
     pub params: &'a Params,
     /// The responses of baseline and candidate, in this order.
     pub answers: [&'a Fetched; 2],
-    /// The first place at which the answers differ.
+    /// The first place of the most severe class at which the answers differ.
     pub spot: &'a Spot,
     /// A smaller expression for which the answers still differ.
     pub minimised: &'a str,

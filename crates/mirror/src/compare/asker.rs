@@ -19,31 +19,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Parameters of a request as pairs of name and value.
+/// Parameters of a request as pairs of name and value, not yet escaped.
 pub type Params = Vec<(&'static str, String)>;
 
-/// A request and the channel to which its response is sent.
+/// A queued request and the channel to which the asker sends its response.
 struct Job {
     endpoint: String,
     params: Params,
-    /// Whether the latency of the response is recorded.
+    /// Whether the latency of the response is recorded, as for all compared queries.
     is_question: bool,
     reply: SyncSender<Result<Reply, MirrorError>>,
 }
 
-/// The asker threads of one system. They end when this value is dropped.
+/// The asker threads of one system, which share a queue of requests. They end when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Askers {
     jobs: SyncSender<Job>,
     latencies: Arc<Mutex<Latencies>>,
 }
 
-/// A request that has been queued and whose response is pending.
+/// A request that has been queued and whose response is pending. Dropping it discards the response.
 #[derive(Debug)]
 pub struct Begun(Receiver<Result<Reply, MirrorError>>);
 
 impl Begun {
-    /// Waits for the response of the system.
+    /// Waits for the response of the system, or for the failure of the request.
     pub fn wait(self) -> Result<Reply, MirrorError> {
         self.0.recv().expect("an asker answers each request")
     }

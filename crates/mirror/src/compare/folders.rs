@@ -22,16 +22,17 @@ const FOLDERS_MAX: usize = 10_000;
 /// Age from which a folder is overwritten by a new difference of the same classes.
 const WRITTEN_ANEW: Duration = Duration::from_secs(3_600);
 
-/// Retention of difference folders: maximum age and maximum total size.
+/// Retention of difference folders by age and total size, from the flags `--keep` and
+/// `--keep-bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeping {
-    /// Age beyond which a folder is deleted.
+    /// Age beyond which a folder is deleted at the end of a round.
     pub age_max: Duration,
-    /// Maximum total size of all folders in bytes.
+    /// Maximum total size of all folders in bytes; the oldest are deleted first.
     pub bytes_max: u64,
 }
 
-/// A difference folder that exists in the report directory.
+/// A difference folder that exists in the report directory, written by this run or an earlier one.
 #[derive(Clone, Debug)]
 struct Kept {
     name: String,
@@ -45,7 +46,7 @@ struct Kept {
 struct State {
     /// Folders by sequence number, which follows the order of writing.
     by_age: BTreeMap<u64, Kept>,
-    /// Sequence number of each folder by its name.
+    /// Sequence number of each folder by its name, which is its key in `by_age`.
     places: HashMap<String, u64>,
     next: u64,
     bytes: u64,
@@ -54,10 +55,10 @@ struct State {
     failure: Option<String>,
 }
 
-/// Statistics about the folders of a report.
+/// Statistics about the folders of a report at one time, which the report shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Number of folders that exist now.
+    /// Number of folders that exist at this time.
     pub count: usize,
     /// Total size of these folders in bytes.
     pub bytes: u64,
@@ -65,7 +66,7 @@ pub struct Figures {
     pub removed: u64,
     /// Number of failures to write or delete a folder or to write a report.
     pub failed: u64,
-    /// Error message of the last of these failures.
+    /// Error message of the last of these failures; `None` if there were none.
     pub failure: Option<String>,
 }
 
@@ -132,7 +133,8 @@ impl Folders {
         self.remove(&gone);
     }
 
-    /// Deletes the folders that are older than [`Keeping::age_max`].
+    /// Deletes the folders that are older than [`Keeping::age_max`]; called at the end of each
+    /// round.
     pub fn remove_old(&self) {
         let gone = {
             let mut state = self.lock();
@@ -158,12 +160,12 @@ impl Folders {
         state.failure = Some(e.to_string());
     }
 
-    /// Returns whether the folder `name` still exists.
+    /// Returns whether the folder `name` still exists, so that a report may link to it.
     pub fn has(&self, name: &str) -> bool {
         self.lock().places.contains_key(name)
     }
 
-    /// Returns the current statistics for a report.
+    /// Returns the current statistics for a report. Takes the lock only for a moment.
     pub fn figures(&self) -> Figures {
         let state = self.lock();
         Figures {

@@ -16,7 +16,7 @@ const LASTING_MAX: usize = 20_000;
 /// Maximum number of queries that are minimised per run; each takes dozens of requests.
 const MINIMISED_MAX: usize = 300;
 
-/// A confirmed difference: its classes and the minimised expression.
+/// A confirmed difference: the classes in which the answers differed, and the minimised expression.
 #[derive(Clone, Debug, PartialEq)]
 struct Difference {
     classes: Vec<Class>,
@@ -29,7 +29,7 @@ struct State {
     minimised: usize,
 }
 
-/// The persistent differences of a run, shared by the threads of a round.
+/// The persistent differences of a run, which all rounds and their threads share through a mutex.
 #[derive(Debug, Default)]
 pub struct Lasting(Mutex<State>);
 
@@ -54,7 +54,8 @@ impl Lasting {
         may
     }
 
-    /// Remembers a confirmed difference, unless [`LASTING_MAX`] is reached.
+    /// Remembers a confirmed difference. It replaces an earlier one of the same query; new ones are
+    /// dropped when [`LASTING_MAX`] is reached.
     pub fn note(&self, pass: Pass, question: &str, classes: Vec<Class>, minimised: String) {
         let mut state = self.lock();
         let key = (pass, question.to_owned());

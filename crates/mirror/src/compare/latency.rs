@@ -11,7 +11,8 @@ const KEPT_BITS: u32 = 5;
 /// Number of buckets for all 64-bit values in microseconds.
 const BUCKETS: usize = ((64 - KEPT_BITS as usize) + 1) << KEPT_BITS;
 
-/// A histogram of latencies with exponential buckets, and their exact sum and maximum.
+/// A histogram of latencies with exponential buckets, and their exact sum and maximum. It takes the
+/// same memory for any number of latencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     buckets: Vec<u64>,

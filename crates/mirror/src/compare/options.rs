@@ -209,28 +209,29 @@ fn as_whom() -> [Arg; 3] {
     ]
 }
 
-/// The validated options of a run of `firn compare`.
+/// The validated options of a run of `firn compare`, which all rounds share. All durations and
+/// times are already converted from their text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// URL of the system whose answers are considered correct.
     pub baseline: String,
     /// URL of the system that is compared with the baseline.
     pub candidate: String,
-    /// Files and directories from which queries are read.
+    /// `--queries`: files and directories from which queries are read.
     pub queries: Vec<PathBuf>,
-    /// Number of queries to generate.
+    /// `--generate`: number of queries to generate from the metrics of the baseline.
     pub generate: usize,
-    /// Seed of the generated queries.
+    /// `--seed`: seed of the generated queries; another seed gives other queries.
     pub seed: u64,
-    /// Directory to which the report is written.
+    /// `--report`: directory to which the report and the difference folders are written.
     pub report: PathBuf,
-    /// The passes that each round runs.
+    /// `--passes`: the passes that each round runs, in their fixed order.
     pub passes: Vec<Pass>,
     /// Selectors that restrict the label lookups; empty for all series.
     pub matches: Vec<String>,
     /// Labels that are ignored in comparisons, in addition to the built-in list.
     pub ignored_labels: Vec<String>,
-    /// Headers that are added to requests.
+    /// `--header`: headers that are added to requests of one or both systems.
     pub headers: Vec<Header>,
     /// Start of the data that both systems have, in milliseconds since the epoch.
     pub start_ms: TimestampMs,
@@ -242,31 +243,32 @@ pub struct Options {
     pub until_ms: Option<TimestampMs>,
     /// Length of the end of the stretch that is queried, in milliseconds; `None` for all of it.
     pub window_ms: Option<i64>,
-    /// Maximum age of the collected queries.
+    /// `--gather-every`: age from which the queries are collected again.
     pub gather_every: Duration,
-    /// Time between two rounds.
+    /// `--pause`: time between the end of a round and the next one.
     pub pause: Duration,
-    /// Lookback delta of the systems in milliseconds.
+    /// `--staleness-wait`: lookback delta of the systems in milliseconds, from which the history
+    /// needed by a query is calculated.
     pub staleness_ms: i64,
     /// Delay in milliseconds until samples are visible in both systems.
     pub liveness_ms: i64,
-    /// Retention of the difference folders.
+    /// `--keep` and `--keep-bytes`: retention of the difference folders.
     pub keeping: Keeping,
     /// Timeout of a request, including the reading of its whole response.
     pub timeout: Duration,
-    /// Maximum length of an answer in bytes.
+    /// `--answer-limit`: maximum length of an answer in bytes; a longer one counts as an error.
     pub answer_bytes_max: u64,
-    /// Maximum number of concurrent requests to each system.
+    /// `--concurrency`: maximum number of concurrent requests to each system.
     pub concurrency: usize,
     /// Maximum share of the time that each connection spends on requests, in percent.
     pub busy: f64,
     /// Maximum difference between two values that count as equal.
     pub tolerance: Tolerance,
-    /// Minimum match rate for success, in percent.
+    /// `--fail-below`: minimum match rate for success, in percent.
     pub fail_below: f64,
-    /// Address at which metrics are served, if any.
+    /// `--listen`: address at which metrics are served during the run, if any.
     pub listen: Option<String>,
-    /// Certificate and key files for https.
+    /// `--ca`, `--client-cert` and `--client-key`: certificate and key files for https.
     pub tls: TlsFiles,
 }
 
@@ -407,7 +409,7 @@ impl Options {
     }
 }
 
-/// Start, end and duration of a run, derived from the flags about time.
+/// Start, end and duration of a run, derived from the flags about time and from the current time.
 struct Span {
     start_ms: TimestampMs,
     end: Option<TimestampMs>,

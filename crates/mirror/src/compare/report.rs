@@ -23,15 +23,16 @@ const FINDINGS_BYTES_MAX: usize = 4_000_000;
 
 /// One of the two compared systems, with the figures that a report shows about it.
 pub struct Side {
-    /// URL of the system, without any password.
+    /// URL of the system as it is shown, without any password.
     pub url: String,
-    /// Version of the system, if it reports one.
+    /// Version that the system reports in `status/buildinfo`, if it does.
     pub version: Option<String>,
-    /// Latencies of its answers to queries.
+    /// Latencies of its answers to all compared queries of the run.
     pub latencies: Latencies,
 }
 
-/// How often the queries of a run were collected, and the last failure.
+/// How often the queries of a run were collected, and the failure of the last attempt. The report
+/// warns about outdated queries with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathering {
     /// Number of times the queries were collected successfully.
@@ -40,7 +41,8 @@ pub struct Gathering {
     pub failure: Option<String>,
 }
 
-/// The content of a report, from which all three files are rendered.
+/// The content of a report at the end of a round, from which all three files are rendered. It
+/// borrows the results, which are not copied.
 pub struct Report<'a> {
     /// The system whose answers are considered correct.
     pub baseline: Side,
@@ -50,19 +52,19 @@ pub struct Report<'a> {
     pub began_ms: TimestampMs,
     /// Time of the report in milliseconds since the epoch.
     pub made_ms: TimestampMs,
-    /// Time range that the last round queried.
+    /// Time range that the last round queried, in milliseconds since the epoch.
     pub stretch: Stretch,
-    /// Step of range queries in milliseconds.
+    /// Step of the range queries of the last round in milliseconds.
     pub step_ms: i64,
-    /// Number of distinct queries in the collection.
+    /// Number of distinct queries in the collection of the last round.
     pub questions: usize,
-    /// How often the queries were collected.
+    /// How often the queries were collected, and the last failure.
     pub gathering: &'a Gathering,
-    /// Minimum match rate for success, in percent.
+    /// Minimum match rate for success, in percent, from `--fail-below`.
     pub fail_below: f64,
-    /// Outcomes of all queries of the run.
+    /// Outcomes of all queries of the run so far.
     pub tally: &'a Tally,
-    /// The folders to which differences are written.
+    /// The folders to which differences are written, for links and notes.
     pub folders: &'a Folders,
 }
 

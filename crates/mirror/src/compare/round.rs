@@ -42,29 +42,30 @@ const ASKED_AGAIN: usize = 4;
 /// length.
 const REASON_BYTES_MAX: usize = 4_096;
 
-/// The inputs of a round. It is created anew for each round.
+/// The inputs of a round. The run creates a new value for each round, because the stretch and the
+/// queries change, and shares the rest.
 pub struct Round<'a> {
-    /// The options of the run.
+    /// The options of the run, which do not change between rounds.
     pub options: &'a Options,
     /// The two systems that are compared.
     pub pair: &'a Pair,
-    /// The time range whose data queries may read.
+    /// The time range for which both systems have complete data, and which queries may read.
     pub stretch: Stretch,
     /// The time range that is queried: the end of the stretch, or all of it.
     pub asked: Stretch,
-    /// Step of range queries in milliseconds.
+    /// Step in milliseconds of the range queries that have none of their own.
     pub step_ms: i64,
-    /// The queries to send.
+    /// The queries to send, and those that could not be collected.
     pub collection: &'a Collection,
-    /// Labels that are ignored when answers are compared.
+    /// Labels that are ignored when answers are compared, for example tenant labels.
     pub ignored: &'a IgnoredLabels,
-    /// Persistent differences that earlier rounds found.
+    /// Persistent differences of earlier rounds, to which this round adds its own.
     pub lasting: &'a Lasting,
-    /// The folders to which differences are written.
+    /// The folders to which differences of this round are written.
     pub folders: &'a Folders,
 }
 
-/// Endpoint and parameters of a request whose times have been chosen.
+/// Endpoint and parameters of a request after its evaluation times have been chosen.
 type Placed = (&'static str, Params);
 
 impl Round<'_> {
@@ -315,18 +316,19 @@ impl Round<'_> {
     }
 }
 
-/// Whether a difference was confirmed when the query was repeated.
+/// Whether a difference was confirmed when the query was repeated, as a safeguard against answers
+/// that vary.
 enum Doubt {
-    /// The difference was confirmed.
+    /// There is no reason to doubt the difference, because it was confirmed or was not checked.
     None,
-    /// The repeated answers are equal.
+    /// The repeated answers are equal, which the finding mentions.
     Gone,
     /// The difference is not a fault of the candidate, for the given reason, and the query is
     /// skipped.
     Skip(String),
 }
 
-/// A query with differing answers, before it is written to a folder.
+/// A query with differing answers and everything that [`Round::keep`] needs to write its folder.
 struct Found<'a> {
     pass: Pass,
     question: &'a str,

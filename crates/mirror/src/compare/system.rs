@@ -58,12 +58,13 @@ fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
     }
 }
 
-/// One of the two compared systems, with the threads that send requests to it.
+/// One of the two compared systems, with the threads that send requests to it and the latencies
+/// that they record.
 #[derive(Debug)]
 pub struct System {
-    /// Name of the system: `baseline` or `candidate`.
+    /// Name of the system in reports and messages: `baseline` or `candidate`.
     pub name: &'static str,
-    /// URL of the system without the password.
+    /// URL of the system as it is shown, without the password.
     pub shown: String,
     /// Names of the headers that are added to requests.
     pub header_names: Vec<String>,
@@ -195,7 +196,7 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// The two systems that a run compares.
+/// The two systems that a run compares. Requests to both are sent at the same time.
 #[derive(Debug)]
 pub struct Pair {
     /// The system whose answers are considered correct.

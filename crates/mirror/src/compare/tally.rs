@@ -20,17 +20,17 @@ pub const SKETCHES_MAX: usize = 60;
 /// The kinds of requests that are compared, in the order in which a round sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pass {
-    /// Instant queries at the end of the stretch.
+    /// Instant queries of all collected expressions at the end of the stretch.
     Instant,
-    /// Range queries over the stretch.
+    /// Range queries of all collected expressions over the stretch.
     Range,
-    /// Lookups of all label names.
+    /// One lookup of all label names, through `/api/v1/labels`.
     LabelNames,
-    /// Lookups of the values of each label.
+    /// Lookups of the values of each label that both systems have.
     LabelValues,
-    /// Lookups of the series that a selector matches.
+    /// Lookups of the series that each selector of the queries matches.
     Series,
-    /// Lookups of types and help texts of metrics.
+    /// One lookup of types and help texts of metrics, through `/api/v1/metadata`.
     Metadata,
 }
 
@@ -58,12 +58,12 @@ impl Pass {
     }
 }
 
-/// The result of comparing the answers to a query.
+/// The result of comparing the answers to a query. The order is that in which findings are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The answers are equal within the tolerance.
+    /// The answers are equal, with values within the tolerance.
     Match,
-    /// The answers differ.
+    /// The answers differ in at least one class.
     Mismatch,
     /// A system failed to answer, or the errors differ.
     Error,
@@ -91,12 +91,12 @@ impl Outcome {
     }
 }
 
-/// Why a match has little significance.
+/// Why a match has little significance, so that reports count it separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vacuous {
-    /// Both answers are empty.
+    /// Both answers are empty, for example because no series matches.
     Empty,
-    /// Both systems returned the same error.
+    /// Both systems returned the same type of error for the query.
     SameError,
 }
 
@@ -113,22 +113,23 @@ impl Vacuous {
     }
 }
 
-/// A compared or skipped query with its outcome in one round.
+/// A compared or skipped query with its outcome in one round. A round passes it to
+/// [`Tally::count`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// The pass in which the query was sent.
+    /// The pass in which the query was sent, or would have been.
     pub pass: Pass,
-    /// Text of the query or of the lookup.
+    /// Text of the query with its range, or of the lookup.
     pub question: String,
     /// File and place from which the query was collected.
     pub origin: String,
-    /// Number of times the query occurs there.
+    /// Number of times the query occurs there, by the weights of lists.
     pub weight: f64,
-    /// Result of the comparison.
+    /// Result of the comparison, by which it is counted.
     pub outcome: Outcome,
     /// Why a match has little significance, if it does.
     pub vacuous: Option<Vacuous>,
-    /// Classes of the differences between the answers.
+    /// Classes of the differences between the answers, most severe first.
     pub classes: Vec<Class>,
     /// The first difference, or the reason for skipping the query.
     pub reason: String,
@@ -138,7 +139,7 @@ pub struct Judged {
     pub sketch: Option<Sketch>,
 }
 
-/// Number of queries by outcome.
+/// Number of queries of a round or of a pass by their outcome, indexed by [`Outcome`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts([u64; 4]);
 
@@ -161,25 +162,28 @@ impl Counts {
     }
 }
 
-/// The counts of a round, or of several neighbouring rounds that were merged.
+/// The counts of a round, or of several neighbouring rounds that were merged because there were too
+/// many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// End of the queried data of the round, in milliseconds since the epoch.
     pub time_ms: TimestampMs,
-    /// Counts of the round, indexed by pass.
+    /// Counts of the round, indexed by the number of the pass.
     pub passes: [Counts; Pass::ALL.len()],
 }
 
-/// A query whose answers differed, failed or were skipped in at least one round.
+/// A query whose answers differed, failed or were skipped in at least one round. Each query has at
+/// most one finding per pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Most recent outcome that is not a match.
+    /// Most recent outcome that is not a match, with its reason.
     pub judged: Judged,
     /// Number of rounds in which the outcome was the same.
     pub times: u64,
 }
 
-/// Outcomes of a whole run: counts by round, pass and class, and the findings.
+/// Outcomes of a whole run: counts by round, pass and class, and the findings. It is bounded in
+/// size, however long the run is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     rounds: Vec<Round>,
@@ -189,7 +193,7 @@ pub struct Tally {
     /// Total weight of the matches, and of all compared queries.
     weights: (f64, f64),
     findings: BTreeMap<(Pass, String), Finding>,
-    /// Number of findings that have a sketch.
+    /// Number of findings that have a sketch, at most [`SKETCHES_MAX`].
     sketches: usize,
     left_out: u64,
 }

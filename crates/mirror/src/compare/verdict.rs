@@ -20,7 +20,8 @@ const ADDED_LABELS: [&str; 5] = [
     "vm_project_id",
 ];
 
-/// Labels that are ignored when answers are compared.
+/// Labels that are ignored when answers are compared: a built-in list and those of
+/// `--ignore-label`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredLabels {
     /// Labels from the command line, in addition to [`ADDED_LABELS`].
@@ -34,12 +35,13 @@ impl IgnoredLabels {
     }
 }
 
-/// The outcome of a comparison and the differences that led to it.
+/// The outcome of a comparison and the differences that led to it. Created by [`judge`], and by
+/// lookups for the differences of listings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Result of the comparison.
+    /// Result of the comparison, derived from the classes of the differences.
     pub outcome: Outcome,
-    /// Differences between the answers; empty for a match.
+    /// Differences between the answers; empty if and only if they match.
     pub found: Differences,
     /// Why a match has little significance, if it does.
     pub vacuous: Option<Vacuous>,

@@ -2,10 +2,11 @@
 //!
 //! Invariant: together with the HTTP metrics they have [`super::SERIES_PER_POD`] series.
 
-/// How the value of a series changes from scrape to scrape.
+/// How the value of a series changes from scrape to scrape. The models imitate the counters and
+/// gauges of real exporters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Model {
-    /// Constant value.
+    /// Constant value, such as that of an info metric.
     Constant(f64),
     /// Counter of CPU seconds at this share of a core. It has two decimals or full precision,
     /// depending on the pod.
@@ -16,7 +17,7 @@ pub enum Model {
     Rare(f64),
     /// Gauge that wanders around a value in multiples of a grain, such as a page or an object.
     Walk {
-        /// The value around which it wanders.
+        /// The value around which it wanders. The first value deviates from it by at most 40 %.
         around: f64,
         /// The unit of which each value is a multiple.
         grain: f64,
@@ -38,11 +39,11 @@ pub const NODE_ADDRESS: &str = "{node address}";
 /// A metric family. It has one series for each combination of its own label values.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Metric name, without labels.
+    /// Metric name of all series of the family, without labels.
     pub name: &'static str,
     /// Names and values of at most two labels that are specific to the family.
     pub own: &'static [(&'static str, &'static [&'static str])],
-    /// How the values of its series change.
+    /// How the values of its series change from scrape to scrape.
     pub model: Model,
 }
 

@@ -22,7 +22,8 @@ fn scramble(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A reproducible sequence of random numbers, created from a seed.
+/// A reproducible sequence of random numbers, created from a seed. It is fast and unsuitable for
+/// cryptography.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

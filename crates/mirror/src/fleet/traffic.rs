@@ -17,14 +17,14 @@ pub const CODES: [&str; 6] = ["200", "201", "404", "429", "500", "503"];
 /// Number of series per histogram: its buckets, sum and count.
 pub const HISTOGRAM_SERIES: usize = BOUNDS.len() + 2;
 
-/// An HTTP route with its request rate and its distribution of codes and durations.
+/// An HTTP route with its request rate, and its distribution of response codes and durations.
 #[derive(Debug)]
 pub struct Handler {
     /// The route, as the value of the label `handler`.
     pub route: &'static str,
     /// Requests per second in a pod of average popularity.
     rate: f64,
-    /// Share of the requests with each of [`CODES`].
+    /// Share of the requests with each of [`CODES`], in their order.
     shares: [f64; CODES.len()],
     /// Index of the distribution of its durations in [`SPREADS`].
     spread: usize,

@@ -10,84 +10,85 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// The labels of a series by name, including the metric name.
+/// The labels of a series by name, including the metric name, in the order of names.
 pub type LabelSet = BTreeMap<String, String>;
 
-/// An API answer, successful or not.
+/// An API answer, successful or not, parsed by [`Answer::parse`] and borrowed from the body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer<'a> {
     /// `"status": "error"`, or any other status than success.
     Failure {
-        /// Error type: `bad_data`, `execution` and so on.
+        /// Error type: `bad_data`, `execution` and so on; empty if missing.
         kind: String,
-        /// Error message of the system.
+        /// Error message of the system; empty if missing.
         text: String,
     },
-    /// `"status": "success"`.
+    /// `"status": "success"`, with the result and any annotations.
     Success(Success<'a>),
 }
 
-/// The content of a successful answer.
+/// The content of a successful answer: its result, and annotations that are sorted for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Success<'a> {
     /// Result type: `vector`, `matrix`, `scalar` or `string`; empty for answers to other requests
     /// than queries.
     pub kind: String,
-    /// The result itself.
+    /// The result itself, whose form depends on the type.
     pub data: Data<'a>,
-    /// The texts of `warnings`, sorted.
+    /// The texts of `warnings`, sorted because their order is undefined.
     pub warnings: Vec<String>,
-    /// The texts of `infos`, sorted.
+    /// The texts of `infos`, sorted because their order is undefined.
     pub infos: Vec<String>,
-    /// Whether the system marked the answer as partial.
+    /// Whether the system marked the answer as partial, as VictoriaMetrics does.
     pub is_partial: bool,
 }
 
-/// The result in a successful answer.
+/// The result in a successful answer, parsed only as far as values are compared one by one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data<'a> {
     /// The series of a vector, with one point each, or of a matrix, with any number of points.
     Series(Vec<Series<'a>>),
-    /// One point without labels.
+    /// One point without labels, which is the result of a scalar expression.
     Scalar(Point<'a>),
-    /// Any other JSON value, unparsed.
+    /// Any other JSON value, compared as a whole.
     Other(Value),
 }
 
-/// A series of a result: its labels and points.
+/// A series of a result: its labels and points. Floats and native histograms are merged in time
+/// order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series<'a> {
-    /// Labels of the series, including the metric name.
+    /// Labels of the series, including the metric name if it has one.
     pub labels: LabelSet,
     /// Points of the series in time order.
     pub points: Vec<Point<'a>>,
 }
 
-/// A sample of a result, either a float or a native histogram.
+/// A sample of a result, either a float or a native histogram, at one evaluation time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point<'a> {
     /// Timestamp in milliseconds since the epoch.
     pub time_ms: i64,
-    /// Value of the sample.
+    /// Value of the sample, as texts of the body.
     pub value: PointValue<'a>,
 }
 
-/// The value of a point, as texts of the response body.
+/// The value of a point, as texts of the response body that are parsed only when they differ.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointValue<'a> {
-    /// A float as written by the system.
+    /// A float in decimal notation, as written by the system.
     Float(&'a str),
-    /// A native histogram.
+    /// A native histogram, boxed to keep points of floats small.
     Histogram(Box<Histogram<'a>>),
 }
 
-/// A native histogram in the JSON format of the API.
+/// A native histogram in the JSON format of the API, whose numbers are texts of the body.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Histogram<'a> {
-    /// Count of observations.
+    /// Count of observations, which may be fractional.
     #[serde(borrow)]
     pub count: &'a str,
-    /// Sum of observations.
+    /// Sum of observations, as written by the system.
     #[serde(borrow)]
     pub sum: &'a str,
     /// For each bucket: which of its bounds are inclusive, lower bound, upper bound and count.

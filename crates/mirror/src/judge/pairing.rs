@@ -7,16 +7,17 @@ use std::collections::HashMap;
 /// labels: as many pairs as take one or two milliseconds.
 const CANDIDATES_MAX: usize = 300;
 
-/// The series of two answers, paired as far as possible.
+/// The series of two answers, paired as far as possible: first by equal labels, then by equal
+/// points.
 #[derive(Debug, Default)]
 pub struct Paired<'s, 'a> {
     /// Pairs with the same labels in both answers.
     pub equal: Vec<(&'s Series<'a>, &'s Series<'a>)>,
     /// Pairs with the same points, whose labels differ in one.
     pub relabelled: Vec<(&'s Series<'a>, &'s Series<'a>)>,
-    /// Series that are only in the first answer.
+    /// Series that are only in the first answer, without a partner.
     pub missing: Vec<&'s Series<'a>>,
-    /// Series that are only in the second answer.
+    /// Series that are only in the second answer, without a partner.
     pub extra: Vec<&'s Series<'a>>,
 }
 

@@ -4,11 +4,11 @@
 /// all limits are zero, they must have the same bits, and any NaN equals any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// Maximum difference relative to the larger absolute value.
+    /// Maximum difference relative to the larger absolute value; 0 disables it.
     pub relative: f64,
-    /// Maximum absolute difference.
+    /// Maximum absolute difference of two values; 0 disables it.
     pub absolute: f64,
-    /// Maximum distance in units in the last place.
+    /// Maximum distance in units in the last place; 0 disables it.
     pub ulps: u64,
 }
 

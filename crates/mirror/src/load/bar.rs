@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 /// Time between two updates of the bar.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// The length of a load, which the full bar represents.
+/// The length of a load, which the full bar represents: data time or requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bar {
-    /// Range of data time.
+    /// Range of data time, for loads that are generated while they are sent.
     Time {
         /// Start of the range in milliseconds since the epoch.
         start_ms: i64,
         /// Length of the range in milliseconds.
         length_ms: i64,
     },
-    /// Number of requests in the replayed directory.
+    /// Number of requests in the replayed directory, whose data time may be shifted.
     Requests(u64),
 }
 
@@ -39,7 +39,7 @@ impl Bar {
         })
     }
 
-    /// Updates the bar until `end` is signalled.
+    /// Updates the bar several times a second until `end` is signalled.
     pub fn follow(self, shown: &Shown, end: &End) {
         let line = Line::time();
         line.begin("", self.length() as usize);
@@ -62,7 +62,7 @@ impl Bar {
         }
     }
 
-    /// Returns the completed part of the length.
+    /// Returns the completed part of the length, which is at most the length itself.
     fn done(self, answered_ms: i64, answered: u64) -> u64 {
         let done = match self {
             Self::Time { start_ms, .. } => answered_ms.saturating_sub(start_ms).max(0) as u64,

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 /// Label that distinguishes the replicas of a pair and by which receivers deduplicate.
 const REPLICA: &str = "__replica__";
 
-/// Options for replicas, late samples and exemplars.
+/// Options for replicas, late samples and exemplars, from the flags of `firn load`. By default
+/// there are none of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extras {
     /// Number of replicas that scrape the fleet; with more than one, each adds a label of its own.
@@ -40,7 +41,7 @@ impl Default for Extras {
     }
 }
 
-/// A late sample that waits for its delay to pass.
+/// A late sample that waits for its delay to pass, with the values it had when it was scraped.
 #[derive(Debug)]
 struct Held {
     due_ms: TimestampMs,
@@ -51,7 +52,8 @@ struct Held {
     histogram: Option<Histogram>,
 }
 
-/// Applies the [`Extras`] to samples on their way to the queues.
+/// Applies the [`Extras`] to samples on their way from the fleet to the queues. It holds late
+/// samples back.
 #[derive(Debug)]
 pub(super) struct Adding {
     extras: Extras,

@@ -11,15 +11,16 @@ use crate::fleet::Fleet;
 use crate::prepared::Summary;
 use crate::request::{Queues, Request};
 
-/// Generator of the requests of a fleet, which keeps its state between calls.
+/// Generator of the requests of a fleet, which keeps its state between calls, so that a load can be
+/// sent in parts.
 #[derive(Debug)]
 pub struct Maker {
     fleet: Fleet,
     queues: Queues,
     adding: Adding,
-    /// Number of replicas that scrape the fleet.
+    /// Number of replicas that scrape the fleet, for the summary.
     replicas: u64,
-    /// Number of samples that have been scraped.
+    /// Number of samples that have been scraped so far.
     scraped: u64,
     summary: Summary,
 }

@@ -11,14 +11,14 @@ use firn_wire::federation::{Families, FederatedValue, Format};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The metrics of one system, which its senders update.
+/// The metrics of one system, which its senders update and [`listen`] exposes.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Name of the system: `queried` or `unqueried`.
+    /// Name of the system in the label `system`: `queried` or `unqueried`.
     pub system: &'static str,
-    /// Progress and latencies of its writes.
+    /// Progress, latencies and failures of its writes.
     pub writes: Arc<Progress>,
-    /// Latencies of its queries.
+    /// Latencies and failures of its queries.
     pub reads: Arc<ReadTimes>,
 }
 

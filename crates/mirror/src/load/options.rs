@@ -170,51 +170,51 @@ fn observed() -> [Arg; 7] {
     ]
 }
 
-/// Source and destination of the requests.
+/// Source and destination of the requests, which `--prepare`, `--replay` and `--record` determine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Generates requests and sends them.
+    /// Generates requests and sends them at the same time.
     Send,
-    /// Generates requests and writes them to a directory.
+    /// Generates requests and writes them to this directory.
     Prepare(PathBuf),
-    /// Sends the requests of a directory.
+    /// Sends the requests of this directory, which `--prepare` or `--record` has written.
     Replay(PathBuf),
     /// Receives requests of a real sender and writes them to a directory.
     Record(PathBuf),
 }
 
-/// The validated options of a run of `firn load`.
+/// The validated options of a run of `firn load`, after presets and defaults have been applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Source and destination of the requests.
+    /// Source and destination of the requests of this run.
     pub action: Action,
-    /// Remote-write URL of the receiver.
+    /// `--url`: complete remote-write URL of the receiver.
     pub url: String,
     /// Remote-write URL of a second receiver, if there is one.
     pub unqueried_url: Option<String>,
-    /// Headers that are added to requests.
+    /// `--header`: headers that are added to requests of one or both systems.
     pub headers: Vec<Header>,
-    /// Certificates of receivers that are accepted.
+    /// `--ca`: certificate authorities of the receivers that are trusted.
     pub tls: TlsFiles,
-    /// Size, seed and timing of the simulated fleet.
+    /// Size, seed and timing of the simulated fleet, from several flags.
     pub fleet: FleetOptions,
-    /// Additional series that its pods export.
+    /// Additional series that its pods export, from `--targets` and `--native-histograms`.
     pub more: More,
-    /// Version of remote write.
+    /// `--protocol`: version of remote write in which requests are encoded.
     pub protocol: Protocol,
     /// Whether the timestamps of replayed samples are shifted to the present.
     pub shifts: bool,
-    /// Number of samples per series.
+    /// Number of samples per series, from `--samples` or `--duration`.
     pub rounds: u64,
-    /// Number of connections.
+    /// `--senders`: number of connections, between which the series are divided.
     pub senders: usize,
     /// Time that a sample waits for its request to fill up, in milliseconds of data time.
     pub deadline_ms: i64,
     /// Whether requests are sent at the time of their samples or as fast as possible.
     pub pace: Pace,
-    /// Whether sending continues after a failed request.
+    /// Whether sending continues after a failed request, as `--keep-going` and goals demand.
     pub keeps_going: bool,
-    /// Queries, goals and extras of a load test.
+    /// Queries, goals, extras and output format of a load test.
     pub trial: Trial,
     /// Length of the data to send or to record, in milliseconds.
     pub duration_ms: i64,
@@ -226,7 +226,7 @@ pub struct Options {
     pub pids: [Option<u32>; 2],
 }
 
-/// The values of the flags before they are validated and combined.
+/// The values of the flags before they are validated and combined into [`Options`].
 #[derive(Debug)]
 struct Flags {
     action: Action,

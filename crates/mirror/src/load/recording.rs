@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Decoder of remote-write bodies of both versions.
+/// Decoder of remote-write bodies of both versions, which reuses its buffers for all of them.
 #[derive(Debug, Default)]
 struct Bodies {
     decoder: Decoder,
@@ -88,12 +88,13 @@ fn shifted(batch: &Batch, by_ms: i64) -> Batch {
     out
 }
 
-/// Decodes a remote-write body into an owned batch.
+/// Decodes a remote-write body into an owned batch with unchanged timestamps.
 pub fn read(protocol: Protocol, body: &[u8]) -> Result<Batch, MirrorError> {
     Bodies::default().read(protocol, body, 0)
 }
 
-/// Shifts the timestamps of recorded requests by a fixed amount.
+/// Shifts the timestamps of recorded requests by a fixed amount. Each sender of a replay has its
+/// own.
 #[derive(Debug, Default)]
 pub struct Shift {
     by_ms: i64,
@@ -129,7 +130,7 @@ struct Recorder {
     summary: Summary,
 }
 
-/// Numbers of samples, histograms and exemplars in a body, in this order.
+/// Numbers of samples, histograms and exemplars in a body, in this order, for the response headers.
 type Counts = [usize; 3];
 
 impl Recorder {

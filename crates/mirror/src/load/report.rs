@@ -14,37 +14,39 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// The results of a load after it was sent.
+/// The results of a load after it was sent, from which the text, the JSON and the page are
+/// rendered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Summary of the generated load. Fields that are unknown in advance are zero.
     pub load: Summary,
-    /// Outcome of the writes.
+    /// Outcome of the writes to the queried system.
     pub outcome: Outcome,
     /// Time from the first request to the last response.
     pub elapsed: Duration,
     /// Outcome of the writes to the second system, if there is one.
     pub unqueried: Option<Outcome>,
-    /// Observations of each system's resource usage, if requested.
+    /// Observations of each system's resource usage, in the order of systems; empty unless
+    /// requested.
     pub looks: Vec<Vec<Look>>,
-    /// Outcomes of the queries, if any were sent.
+    /// Outcomes of the queries, if any were sent beside the writes.
     pub asked: Option<Asked>,
     /// Texts of the queries, in the order of the plan.
     pub questions: Vec<String>,
     /// Dashboard expressions that could not be queried, with the reasons.
     pub left_out: Vec<Unasked>,
-    /// Results of the goals, if they were checked.
+    /// Results of the goals; empty if they were not checked.
     pub judged: Vec<Judged>,
 }
 
-/// The writes and the resource usage of one system under load.
+/// The writes and the resource usage of one system under load, borrowed from a [`Report`].
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
     /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
-    /// Outcome of its writes.
+    /// Outcome of the writes to this system.
     pub outcome: &'a Outcome,
-    /// Observations of its resource usage.
+    /// Observations of its resource usage, in the order of time.
     pub looks: &'a [Look],
 }
 
@@ -103,7 +105,7 @@ impl Report {
         self.outcome.samples == 0 && second == 0 && self.asked.is_none()
     }
 
-    /// Returns the latencies of the writes in microseconds.
+    /// Returns the quantiles of the latencies of writes in microseconds.
     pub fn latencies_us(&self) -> Quantiles {
         Quantiles::new(self.outcome.latencies_us.clone())
     }

@@ -19,28 +19,28 @@ use goals::Goals;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Format of the printed report.
+/// Format of the printed report, from `--format` and `--json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// JSON for programs.
+    /// JSON for programs, with all figures.
     Json,
-    /// Text for people.
+    /// Text for people, with rounded figures.
     #[default]
     Text,
 }
 
-/// The queries, goals and extras of a load test, read from the flags.
+/// The queries, goals and extras of a load test, read from the flags. All of them are optional.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trial {
-    /// The queries to send, if there are any.
+    /// The queries to send, if `--queries` or a preset specifies any.
     pub plan: Option<Plan>,
-    /// The goals, if they are checked.
+    /// The goals, if `--slo` or a preset enables their check.
     pub goals: Option<Goals>,
     /// Data time in milliseconds during which the fleet and the query rate grow to their full size.
     pub ramp_ms: i64,
-    /// Replicas, late samples and exemplars.
+    /// Replicas, late samples and exemplars of the load.
     pub extras: Extras,
-    /// Format of the printed report.
+    /// Format of the report that is printed at the end.
     pub format: Format,
 }
 

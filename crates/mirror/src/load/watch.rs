@@ -20,12 +20,12 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum length in bytes of a metrics response.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// A system whose resource usage is recorded.
+/// A system whose resource usage is recorded during a load, on a thread of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// Name of the system: `queried` or `unqueried`.
     pub name: &'static str,
-    /// Base URL, without `/metrics`.
+    /// Base URL of the system, without `/metrics`.
     pub base: String,
     /// Process ID, if the system runs on this machine.
     pub pid: Option<u32>,
@@ -36,13 +36,13 @@ pub struct Watched {
 pub struct Look {
     /// Time of the observation in milliseconds since the epoch.
     pub time_ms: i64,
-    /// Resident memory in bytes.
+    /// Resident memory of the process in bytes.
     pub resident: Option<f64>,
-    /// Used heap in bytes.
+    /// Heap in use in bytes, from Go's runtime or Firn's memory accounting.
     pub heap: Option<f64>,
     /// CPU time since the start of the process in seconds.
     pub cpu: Option<f64>,
-    /// Bytes written since the start of the process.
+    /// Bytes written to storage since the start of the process.
     pub written: Option<f64>,
 }
 

@@ -13,9 +13,9 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// A line of a chart with its name for the legend.
+/// A line of a chart with its name for the legend. Its colour follows from its position.
 pub struct Line<'a> {
-    /// Name of the line in the legend.
+    /// Name of the line, which is shown in the legend.
     pub name: &'a str,
     /// Times in milliseconds and values; a value that is not finite is a gap.
     pub points: Vec<(i64, f64)>,

@@ -6,40 +6,40 @@
 
 use serde_json::Value;
 
-/// A dashboard with the expressions and variables that a comparison needs.
+/// A dashboard with the expressions and variables that a comparison or a load test needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dashboard {
-    /// File name and title of the dashboard.
+    /// File name and title of the dashboard, for reports.
     pub origin: String,
-    /// Expressions of the panels.
+    /// Expressions of the panels and annotations, in the order of the file.
     pub targets: Vec<Target>,
-    /// Variables that the expressions may contain.
+    /// Variables that the expressions may contain, in the order of the file.
     pub variables: Vec<Variable>,
 }
 
-/// An expression of a panel.
+/// An expression of a panel, or the reason why it is not for Prometheus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// PromQL text with variables.
+    /// PromQL text in which variables have not been replaced.
     pub text: String,
     /// Reason why it is not queried, if there is one.
     pub refusal: Option<String>,
 }
 
-/// A variable of a dashboard and how its values are found.
+/// A variable of a dashboard and how its values are found, in the same form for both schemas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Name of the variable, without `$`.
+    /// Name of the variable, without `$` or brackets.
     pub name: String,
-    /// Source of its values.
+    /// Source of its values, which depends on the kind.
     pub kind: Kind,
-    /// Whether several values can be selected at once.
+    /// Whether several values can be selected at once (`multi`).
     pub is_multi: bool,
-    /// Whether all values can be selected at once.
+    /// Whether all values can be selected at once (`includeAll`).
     pub includes_all: bool,
     /// Text that replaces the selection of all values, instead of an alternation of them.
     pub all_value: Option<String>,
-    /// Values that are selected in the file.
+    /// Values that are selected in the file; they may no longer exist.
     pub current: Vec<String>,
     /// Regular expression that selects a part of each value; empty for the whole value.
     pub regex: String,
@@ -47,16 +47,16 @@ pub struct Variable {
     pub sort: u64,
 }
 
-/// Kinds of variables by the source of their values.
+/// Kinds of variables by the source of their values; other kinds are unsupported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Query such as `label_values(...)`.
+    /// Query such as `label_values(...)`, whose result is looked up.
     Query(String),
-    /// Comma-separated values.
+    /// Comma-separated values, optionally with names.
     Custom(String),
-    /// Comma-separated durations.
+    /// Comma-separated durations, of which one is selected.
     Interval(String),
-    /// A single fixed value.
+    /// A single fixed value, also that of a text box.
     Constant(String),
     /// A kind that is unsupported or cannot occur in an expression.
     Other(String),

@@ -30,10 +30,10 @@ const DEPTH_MAX: usize = 16;
 /// Extensions of the files that are read from a directory.
 const ENDINGS: [&str; 7] = ["json", "yml", "yaml", "rules", "txt", "promql", "log"];
 
-/// The content of a file before variables are replaced.
+/// The content of a file before variables are replaced and expressions are parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Complete expressions.
+    /// Complete expressions, from any type of file but dashboards.
     Texts(Vec<Text>),
     /// A dashboard, whose expressions may contain variables.
     Dashboard(Dashboard),

@@ -9,12 +9,12 @@ use crate::judge::answer::{Answer, Data, Point, PointValue, series_text};
 /// failure.
 pub type Fetch<'a> = dyn Fn(&str, &[(&'static str, String)]) -> Result<Vec<u8>, String> + 'a;
 
-/// A [`Lookup`] in a system, limited to a stretch of time.
+/// A [`Lookup`] that requests names and values from a system, limited to a stretch of time.
 #[derive(Clone, Copy)]
 pub struct StretchLookup<'a> {
-    /// Sends a request to the system.
+    /// Sends a request to the system and returns the body of its response.
     pub fetch: &'a Fetch<'a>,
-    /// The time range to which lookups are limited.
+    /// The time range to which lookups of names are limited.
     pub stretch: Stretch,
 }
 

@@ -13,7 +13,7 @@ use firn_promql::ast::{At, Duration, Edges, Expr, ExprKind, VectorSelector};
 use firn_promql::durations::{self, DurationContext};
 use firn_promql::functions::FunctionId;
 
-/// The time range for which two systems have the same data.
+/// The time range for which two systems have the same data, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// First time in milliseconds since the epoch.
@@ -22,18 +22,18 @@ pub struct Stretch {
     pub end_ms: TimestampMs,
 }
 
-/// The evaluation times of a query.
+/// The evaluation times of a query. Start and end are equal for an instant query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// First evaluation time in milliseconds since the epoch.
     pub start_ms: TimestampMs,
     /// Upper bound of the evaluation times in milliseconds since the epoch.
     pub end_ms: TimestampMs,
-    /// Time between two evaluations in milliseconds.
+    /// Time between two evaluations in milliseconds, unused for an instant query.
     pub step_ms: i64,
 }
 
-/// The time to which a span is relative.
+/// The time to which a span is relative, as `@` and the query determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Anchor {
     Evaluation,
@@ -42,7 +42,7 @@ enum Anchor {
     Epoch,
 }
 
-/// A range of times relative to an anchor, in milliseconds.
+/// A range of times relative to an anchor, in milliseconds, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     anchor: Anchor,
@@ -50,7 +50,8 @@ struct Span {
     to_ms: i64,
 }
 
-/// The time spans that the selectors of an expression read.
+/// The time spans that the selectors of an expression read, relative to the times of its
+/// evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reach {
     spans: Vec<Span>,
@@ -133,7 +134,7 @@ impl Reach {
         Ok(start)
     }
 
-    /// Checks that all data that is read lies inside `stretch` if the expression is evaluated from
+    /// Checks that all data that is read is inside `stretch` if the expression is evaluated from
     /// `start` to its end.
     fn check(&self, start: TimestampMs, stretch: Stretch) -> Result<(), String> {
         let end = stretch.end_ms;

@@ -21,7 +21,8 @@ const VALUES_MAX: usize = 2_000;
 /// of them.
 const SCRAPE_INTERVAL_MS: i64 = 15_000;
 
-/// Lookups in a system for the values of variables.
+/// Lookups in a system for the values of variables and for generated queries. Errors are texts for
+/// reports.
 pub trait Lookup {
     /// Returns label names, limited to the series of `selector` if there is one.
     fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String>;
@@ -34,28 +35,29 @@ pub trait Lookup {
     fn query_result(&self, expression: &str) -> Result<Vec<String>, String>;
 }
 
-/// The times for built-in variables in milliseconds.
+/// The times for built-in variables such as `$__range` and `$__interval`, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Start of the dashboard's time range.
+    /// Start of the dashboard's time range, in milliseconds since the epoch.
     pub start_ms: i64,
-    /// End of the dashboard's time range.
+    /// End of the dashboard's time range, in milliseconds since the epoch.
     pub end_ms: i64,
-    /// Time between two points.
+    /// Time between two points of a panel in milliseconds.
     pub step_ms: i64,
 }
 
-/// The selected values of a variable.
+/// The selected values of a variable, and how they are inserted into an expression.
 #[derive(Clone, Debug, PartialEq)]
 struct Chosen {
     values: Vec<String>,
     /// Whether the values are alternatives of a regular expression.
     is_multi: bool,
-    /// Whether the value is inserted without escaping.
+    /// Whether the value is inserted without escaping, as a configured value for all.
     is_raw: bool,
 }
 
-/// The variables of a dashboard and the values that have been resolved so far.
+/// The variables of a dashboard and the values that have been resolved so far, so that each is
+/// looked up only once.
 pub struct Variables<'a> {
     dashboard: &'a Dashboard,
     lookup: &'a dyn Lookup,
@@ -299,12 +301,12 @@ fn cut_out(found: Vec<String>, variable: &Variable) -> Result<Vec<String>, Strin
     Ok(kept)
 }
 
-/// A reference to a variable at the start of a text.
+/// A reference to a variable at the start of a text, in any of Grafana's notations.
 #[derive(Debug, PartialEq, Eq)]
 struct Reference<'t> {
     name: &'t str,
     format: &'t str,
-    /// Length of the whole reference in bytes.
+    /// Length of the whole reference in bytes, including its brackets.
     bytes: usize,
 }
 

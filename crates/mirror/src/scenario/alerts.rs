@@ -20,10 +20,10 @@ use time::format_description::well_known::Rfc3339;
 /// Path at which Alertmanagers accept alerts.
 const PATH: &str = "/api/v2/alerts";
 
-/// One occurrence of a firing alert.
+/// One occurrence of a firing alert, from its first notification to its resolution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Firing {
-    /// Annotations when the alert was first sent.
+    /// Annotations of the alert when it was first sent.
     annotations: Value,
     /// End time and annotations at the end; `None` if no resolution was sent.
     resolved: Option<(String, Value)>,

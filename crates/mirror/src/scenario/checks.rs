@@ -7,14 +7,14 @@ use crate::api::{Ask, Client};
 use crate::error::MirrorError;
 use serde_json::Value;
 
-/// The result of a check.
+/// The result of a check, which the run prints and stores at its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// Name of the check in the scenario file.
     pub name: &'static str,
-    /// Whether the check passes.
+    /// Whether the check passes; a run succeeds if all do.
     pub holds: bool,
-    /// Description with the measured figures.
+    /// Description with the measured and the required figures.
     pub what: String,
 }
 

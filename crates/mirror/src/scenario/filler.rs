@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Pause before space that was freed in the meantime is filled too.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// A file system that is kept full while this value lives.
+/// A file system that is kept full by a thread while this value lives; dropping it frees the space.
 #[derive(Debug)]
 pub struct Filler {
     path: PathBuf,

@@ -9,97 +9,98 @@ use sections::{Read, checks, compare, duration, load, needed, only, text};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A complete, validated scenario.
+/// A complete scenario, parsed and validated by [`Plan::read`]. Its times are relative to the start
+/// of the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Path of the scenario file.
+    /// Path of the scenario file, to which other paths are relative.
     pub file: PathBuf,
     /// The system whose answers are considered correct.
     pub baseline: SystemPlan,
-    /// The system to which most steps apply.
+    /// The system that is compared with the baseline, and to which most steps apply.
     pub candidate: SystemPlan,
-    /// Systems that are added by steps.
+    /// Systems that are added by steps and do not run at the start.
     pub nodes: Vec<SystemPlan>,
-    /// Address on which the mirror listens.
+    /// Host and port on which the mirror accepts the load.
     pub mirror: String,
-    /// The load that is sent.
+    /// The load that is sent to the mirror.
     pub load: LoadPlan,
     /// The steps during the load, in the order of time.
     pub steps: Vec<Step>,
-    /// The queries of the comparison.
+    /// The queries and flags of the comparison after the load.
     pub compare: ComparePlan,
-    /// The conditions that must hold at the end.
+    /// The conditions that must hold at the end of the run.
     pub checks: Checks,
 }
 
-/// A system of the scenario: how to start it and where it listens.
+/// A system of the scenario: how to start it, where it listens and where its data is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemPlan {
-    /// `baseline`, `candidate` or another name from the file.
+    /// Name of the system: `baseline`, `candidate` or another one from the file.
     pub name: String,
-    /// The program and its arguments.
+    /// The program and its arguments, with all variables replaced.
     pub command: Vec<String>,
-    /// Its data directory.
+    /// Its data directory, by default inside the directory of the run.
     pub data: PathBuf,
-    /// Host and port on which it listens.
+    /// Host and port on which it listens for HTTP.
     pub address: String,
     /// Path that responds with 200 when the system is ready.
     pub ready: String,
-    /// Path that accepts remote write.
+    /// Path that accepts remote write, appended to its address.
     pub write: String,
     /// Address at which the run receives the system's alerts, if it does.
     pub alerts: Option<String>,
 }
 
-/// The load, as flags of `firn load`.
+/// The load of the scenario, as the flags with which the run starts `firn load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadPlan {
-    /// Number of series at any one time.
+    /// Number of series that exist at any one time.
     pub series: u64,
-    /// Time between two samples of a series.
+    /// Time between two samples of a series, as `--interval` of `firn load`.
     pub interval: Duration,
-    /// Length of the load in time.
+    /// Length of the load, which is sent in real time.
     pub duration: Duration,
     /// Share of the pods that is replaced in each period, from 0 to 1.
     pub churn: String,
-    /// Length of the replacement period.
+    /// Length of the replacement period, as text for the flag.
     pub churn_period: String,
-    /// Seed of the simulated fleet.
+    /// Seed of the simulated fleet; equal seeds give equal loads.
     pub seed: u64,
     /// Queries that are sent during the load, if there are any.
     pub reads: Option<ReadsPlan>,
 }
 
-/// Queries that are sent during the load, as flags of `firn load`.
+/// Queries that are sent to one system during the load, as further flags of `firn load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadsPlan {
     /// Query files and directories, relative to the scenario file.
     pub queries: Vec<PathBuf>,
-    /// Name of the system that receives the queries.
+    /// Name of the system that receives the queries, baseline or candidate.
     pub system: String,
-    /// Names and values of further flags.
+    /// Names and values of further flags, in the order of the file.
     pub flags: Vec<(String, String)>,
 }
 
-/// A disturbance of one system at a time.
+/// A disturbance of one system at a time of the load, parsed from the section `steps`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Time since the beginning of the load.
+    /// Time of the disturbance since the beginning of the load.
     pub at: Duration,
-    /// Name of the system.
+    /// Name of the system that is disturbed.
     pub system: String,
-    /// The disturbance itself.
+    /// The kind of disturbance, with its duration or command.
     pub action: Action,
 }
 
-/// Disturbances of a system.
+/// Disturbances of a system, as the key of a step names them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// SIGKILL, and a start after this time.
+    /// SIGKILL without warning, and a start after this time.
     Kill(Duration),
-    /// SIGSTOP, and SIGCONT after this time.
+    /// SIGSTOP, and SIGCONT after this time, as if the machine hung.
     Pause(Duration),
-    /// SIGTERM, and a start when it has exited.
+    /// SIGTERM, and a start with the same command when it has exited.
     Restart,
     /// Like [`Action::Restart`], but with another command from then on.
     Upgrade(Vec<String>),
@@ -119,29 +120,31 @@ const ACTIONS: [&str; 7] = [
 /// The systems that exist from the beginning.
 pub const FIRST: [&str; 2] = ["baseline", "candidate"];
 
-/// The queries of the comparison, as flags of `firn compare`.
+/// The queries of the comparison after the load, as the flags with which the run starts `firn
+/// compare`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparePlan {
     /// Query files and directories, relative to the scenario file.
     pub queries: Vec<PathBuf>,
-    /// Names and values of further flags.
+    /// Names and values of further flags, in the order of the file.
     pub flags: Vec<(String, String)>,
 }
 
-/// The conditions that must hold at the end of a run.
+/// The conditions that must hold at the end of a run, from the section `checks`. Some have
+/// defaults; the optional ones are checked only if they are set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checks {
-    /// Minimum match rate in percent.
+    /// Minimum match rate of the comparison in percent.
     pub match_rate: f64,
     /// Whether each acknowledged sample must be stored exactly once in both systems.
     pub acked: bool,
     /// Whether the systems whose alerts are received must send those of the baseline.
     pub alerts: bool,
-    /// Maximum duration of a write.
+    /// Maximum duration of any write during the load.
     pub push_max: Duration,
     /// Minimum share of successful queries beside the load, from 0 to 1.
     pub read_share: Option<f64>,
-    /// Maximum mean latency of these queries.
+    /// Maximum mean latency of these queries, if it is checked.
     pub read_average: Option<Duration>,
     /// Maximum ratio between the 99th percentiles of queries of equal cost.
     pub fairness: Option<f64>,

@@ -32,7 +32,7 @@ const PID_ENDING: &str = "pid";
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Cancels the run at its next check.
+    /// Cancels the run; it ends with an error at its next check.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ impl Stop {
     }
 }
 
-/// A running process, which is ended when this value is dropped.
+/// A running child process with its log and PID file. It is ended when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -138,7 +138,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Sends SIGTERM and waits until the process exits.
+    /// Sends SIGTERM and waits until the process exits; fails after [`END_WITHIN`].
     pub fn stop(&mut self, stop: &Stop) -> Result<(), MirrorError> {
         self.signal(Signal::TERM)?;
         let what = format!("{} to end after SIGTERM", self.name);

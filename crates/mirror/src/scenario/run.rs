@@ -37,7 +37,8 @@ const END_WITHIN: Duration = Duration::from_secs(120);
 /// a margin.
 const SENT_WITHIN_MS: i64 = 7_000;
 
-/// A run of a scenario, new or continued.
+/// A run of a scenario, new or continued, in its directory. [`Run::finish`] executes the rest of
+/// it.
 pub struct Run {
     plan: Plan,
     dir: PathBuf,

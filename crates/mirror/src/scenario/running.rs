@@ -29,7 +29,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(600);
 /// Timeout of a request for metrics or readiness.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An event during the load. A step consists of one or two events.
+/// An event during the load. A step consists of one or two events, for example kill and start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Kill,
@@ -73,7 +73,7 @@ pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
     events
 }
 
-/// A system that is currently part of the run.
+/// A system that is currently part of the run, with its process if it is up.
 #[derive(Debug)]
 struct Member {
     plan: SystemPlan,
@@ -97,12 +97,13 @@ impl Member {
     }
 }
 
-/// The processes of a run, which are ended when this value is dropped.
+/// The processes of a run, which are ended when this value is dropped, in whatever state the run
+/// is.
 #[derive(Debug)]
 pub struct Running {
     dir: PathBuf,
     firn: PathBuf,
-    /// Address on which the mirror listens.
+    /// Host and port on which the mirror listens.
     address: String,
     agent: ureq::Agent,
     members: BTreeMap<String, Member>,

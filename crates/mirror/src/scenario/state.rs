@@ -12,33 +12,34 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The phases of a run in the order of their execution.
+/// The phases of a run in the order of their execution. The state file stores the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// The load is sent and the steps are executed.
     #[default]
     Load,
-    /// The systems are compared with the baseline.
+    /// The systems are compared with the baseline, one after the other.
     Compare,
-    /// The conditions of the scenario are checked.
+    /// The conditions of the scenario are checked with the systems running.
     Check,
-    /// The run is complete.
+    /// The run is complete, and its result has been written.
     Done,
 }
 
-/// Results of the load, which comparison and checks need.
+/// Results of the load, which comparison and checks need. They are stored, so that a continued run
+/// has them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
     /// Timestamp of the first samples in milliseconds since the epoch.
     pub start_ms: i64,
     /// End of the load's data in milliseconds since the epoch.
     pub end_ms: i64,
-    /// Number of acknowledged samples.
+    /// Number of samples in requests that were acknowledged.
     pub samples: u64,
     /// Number of samples that queries return: all except staleness markers.
     pub visible: u64,
-    /// Number of requests that were not acknowledged.
+    /// Number of requests that were rejected or lost.
     pub failed: u64,
     /// Duration of the longest write in milliseconds.
     pub push_max_ms: f64,
@@ -47,24 +48,24 @@ pub struct Loaded {
     pub reads: Option<Reads>,
 }
 
-/// Results of the queries beside the load.
+/// Results of the queries beside the load, read from its report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reads {
-    /// Number of queries that were due.
+    /// Number of queries that were due during the load.
     pub due: u64,
     /// Number of queries without a successful answer.
     pub failed: u64,
-    /// Mean latency in milliseconds.
+    /// Mean latency of the queries in milliseconds.
     pub average_ms: f64,
     /// Largest ratio between the 99th percentiles of queries of equal cost, if it could be
     /// determined.
     pub fairness: Option<f64>,
 }
 
-/// The stored progress of a run.
+/// The stored progress of a run, which is rewritten after each event and each phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The next phase to execute.
+    /// The next phase to execute, which is the load at first.
     pub phase: Phase,
     /// Start of the load in milliseconds; a continued run sends it again from this time.
     pub start_ms: Option<i64>,
@@ -72,7 +73,7 @@ pub struct State {
     pub events: usize,
     /// Systems that were added, and the times from which they receive data, in milliseconds.
     pub joined_ms: BTreeMap<String, i64>,
-    /// Results of the load, when it is complete.
+    /// Results of the load; `None` until it is complete.
     pub loaded: Option<Loaded>,
 }
 

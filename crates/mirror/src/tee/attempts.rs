@@ -36,7 +36,8 @@ use tracing::{debug, error, info, warn};
 /// Minimum time between two log lines of the same kind.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
-/// Rate limiter for a kind of log line that may occur for each body.
+/// Rate limiter for a kind of log line that may occur for each body; it counts suppressed
+/// occurrences.
 #[derive(Default)]
 pub struct Quiet(Mutex<Said>);
 
@@ -63,7 +64,7 @@ impl Quiet {
     }
 }
 
-/// Rate limiters for the log lines about one target.
+/// Rate limiters for the log lines about one target, kept for the life of its courier.
 #[derive(Default)]
 pub struct Reports {
     /// Bodies that were dropped from the queue.
@@ -75,7 +76,7 @@ pub struct Reports {
     failed: Quiet,
 }
 
-/// Position and arrival time of the oldest body of a parcel.
+/// Position and arrival time of the oldest body of a parcel, by which the queue limits are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Oldest {
     /// Position at which it begins in the log.
@@ -107,9 +108,9 @@ impl Oldest {
     }
 }
 
-/// Result of one attempt.
+/// Result of one attempt to send a request.
 enum Attempted {
-    /// The request was accepted or finally rejected.
+    /// The request was accepted, or rejected for good and counted.
     Done,
     /// The target rejected the request for good, which may be due to only one of its bodies.
     Apart(String),
@@ -119,33 +120,33 @@ enum Attempted {
     Again(Duration),
 }
 
-/// Result of sending a request with all its attempts.
+/// Result of sending a request with all its attempts, until it is settled or must be given up.
 enum Sending {
     /// The request was accepted, finally rejected, or is too old.
     Done,
     /// The request is incomplete, and the rest of the lane is not sent.
     Ended,
-    /// These requests are to be sent instead.
+    /// These requests, one per body, are to be sent instead.
     Apart(Vec<Request>),
 }
 
-/// Sender for the requests of one lane of a parcel.
+/// Sender for the requests of one lane of a parcel. The courier creates one for each lane.
 pub struct Attempts<'c> {
-    /// The target of the requests.
+    /// The target of the requests, whose metrics are updated.
     pub target: &'c Target,
     /// The log that contains the bodies of the requests.
     pub bodies: &'c Bodies,
-    /// Clock and random numbers.
+    /// Clock and random numbers, which tests replace.
     pub env: &'c Env,
-    /// Configuration of the target.
+    /// Configuration of the target when the parcel was prepared.
     pub settings: &'c TargetSettings,
-    /// Maximum length of an uncompressed message in bytes.
+    /// Maximum length of an uncompressed message in bytes, for requests that must be decoded.
     pub message_bytes_max: usize,
-    /// Rate limiters for the log.
+    /// Rate limiters for the log lines of this target.
     pub reports: &'c Reports,
-    /// The oldest body of the parcel.
+    /// The oldest body of the parcel, which limits its retries.
     pub oldest: Oldest,
-    /// Notifies of changes of the configuration.
+    /// Notifies of changes of the configuration, which end the parcel.
     pub changes: watch::Receiver<Arc<TargetSettings>>,
     /// Set once at shutdown, after which no attempt begins.
     pub stopping: watch::Receiver<bool>,

@@ -62,10 +62,11 @@ const PEEKED_BYTES: usize = 256;
 /// Suffix of the names of segments.
 const SUFFIX: &str = ".bodies";
 
-/// Callback that receives the result when a body is durable or has failed.
+/// Callback that receives the result when a body is durable, or the reason why it could not be
+/// stored.
 pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// The log of bodies. Clones share the same log.
+/// The log of bodies. Clones share the same log, which is closed when the last one is dropped.
 #[derive(Clone)]
 pub struct Bodies(Arc<Shared>);
 
@@ -103,24 +104,25 @@ struct Pending {
     done: Done,
 }
 
-/// A failed write, after which the disk is not used for some time.
+/// A failed write, after which the disk is not used for [`FAULT_PAUSE`] and new bodies are
+/// rejected.
 #[derive(Clone)]
 struct Fault {
-    /// Monotonic time from which writes are tried again.
+    /// Monotonic time from which writes are tried again, since the start of the clock.
     retry_at: Duration,
     message: String,
 }
 
-/// The result of reading at a position.
+/// The result of reading the log at a position, within one segment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// Complete bodies in order; empty at the end of the log.
     Entries(Vec<Entry>),
     /// A range without valid bodies, which ends at the start of a segment or at the end of the log.
     Damaged {
-        /// Position from which valid bodies may continue.
+        /// Position from which valid bodies may continue; reading resumes there.
         to: u64,
-        /// Description of the damage.
+        /// Description of the damage, with the name of the segment if there is one.
         what: String,
     },
 }

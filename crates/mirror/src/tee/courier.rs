@@ -36,31 +36,32 @@ const BEHIND: Duration = Duration::from_secs(1);
 /// lanes takes half as long.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// The state of one target's delivery task.
+/// The state of one target's delivery task. [`Courier::run`] is spawned when the target is added to
+/// the configuration.
 pub struct Courier {
-    /// The target to which it delivers.
+    /// The target to which it delivers, with cursor and metrics.
     pub target: Arc<Target>,
-    /// The log from which bodies are read.
+    /// The log from which bodies are read, shared by all couriers.
     pub bodies: Bodies,
-    /// Clock and random numbers.
+    /// Clock and random numbers, which tests replace.
     pub env: Env,
-    /// Maximum length of an uncompressed message in bytes.
+    /// Maximum length of an uncompressed message in bytes, for decoding.
     pub message_bytes_max: usize,
-    /// The current configuration of the target.
+    /// The current configuration of the target, which may change at any time.
     pub settings: watch::Receiver<Arc<TargetSettings>>,
     /// Set once at shutdown, after which no attempt begins.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// A parcel that is ready to be sent.
+/// A parcel that is ready to be sent, with the positions of its bodies.
 struct Ready {
     oldest: Oldest,
-    /// Position at which its last body ends.
+    /// Position at which its last body ends and the cursor moves to.
     end: u64,
     parcel: Parcel,
 }
 
-/// State of the delivery between two steps.
+/// State of the delivery between two steps of [`Courier::run`], kept only in memory.
 #[derive(Default)]
 struct Progress {
     ready: VecDeque<Ready>,
@@ -345,9 +346,9 @@ impl Courier {
 /// Backlog of a target and recent duration of its requests, from which the use of lanes is decided.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
-    /// Queued bytes in the log.
+    /// Length of the queue in the log, in bytes.
     bytes: u64,
-    /// Recent mean duration of an attempt.
+    /// Recent mean duration of an attempt to the target.
     attempt: Duration,
     /// Maximum length of an uncompressed message in bytes.
     message_bytes_max: usize,

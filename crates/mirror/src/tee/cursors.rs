@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Position in the log for each target, by the key of the target.
+/// Position in the log for each target, by the key of the target; all earlier bodies are completed.
 pub type Cursors = BTreeMap<String, u64>;
 
 const NAME: &str = "cursors";
@@ -26,13 +26,14 @@ const SUM: &str = "crc32c ";
 /// Maximum length of the file in bytes: more than a thousand targets with very long URLs.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Reason why stored cursors cannot be used.
+/// Reason why stored cursors cannot be used, so that all stored bodies are sent again or the start
+/// fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorsError {
-    /// The file could not be read.
+    /// The file could not be read, which fails the start.
     #[error("read {NAME}: {0}")]
     Disk(#[from] io::Error),
-    /// The file is malformed, for this reason.
+    /// The file is malformed, for this reason; all stored bodies are sent again.
     #[error("{NAME} is damaged: {0}")]
     Damaged(&'static str),
 }

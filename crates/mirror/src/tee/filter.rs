@@ -12,7 +12,8 @@ use firn_wire::remote_write::{Contents, Seams};
 use firn_wire::snappy;
 use firn_wire::thinning::{self, Message, Pair, Thinned};
 
-/// The series that a target receives.
+/// The series that a target of `firn mirror` receives: those that matchers select, and a share of
+/// them.
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// Sets of matchers. A series is selected if all matchers of one set match, or if there are no

@@ -15,12 +15,12 @@ const WEIGHT: f64 = 0.2;
 /// Share of the backlog that is to be delivered per second.
 const CATCH_UP: f64 = 0.05;
 
-/// Progress of a target at one time.
+/// Progress of a target at one time, from which rates are calculated by differences.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
-    /// Monotonic time of the observation.
+    /// Monotonic time of the observation, since the start of the clock.
     pub at: Duration,
-    /// End position of the log.
+    /// Position of the end of the log.
     pub end: u64,
     /// Position of the next body that the target needs.
     pub cursor: u64,
@@ -28,13 +28,13 @@ pub struct Tick {
     pub busy: Duration,
 }
 
-/// Moving averages of the rates of one target.
+/// Moving averages of the rates of one target, updated by its observations.
 #[derive(Debug, Default)]
 pub struct Pace {
     last: Option<Tick>,
     /// Bytes per second that arrive and are delivered, and busy lanes.
     rates: Option<(f64, f64, f64)>,
-    /// Estimated number of lanes, if it is known.
+    /// Estimated number of lanes; `None` until a body has been delivered.
     pub desired: Option<f64>,
 }
 

@@ -16,31 +16,32 @@ use std::time::Duration;
 /// A future with the response of a target, or the reason why there is none.
 pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>>;
 
-/// An attempt to deliver a request.
+/// An attempt to deliver a request, as it is passed to the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Posting {
-    /// Headers with names in lower case.
+    /// Headers of the stored request, with names in lower case.
     pub headers: Vec<(&'static str, Bytes)>,
-    /// The request body as it is sent.
+    /// The compressed request body as it is sent.
     pub body: Bytes,
-    /// Counts of its contents.
+    /// Counts of its contents; all zero if it was not decoded.
     pub contents: Contents,
     /// Number of metrics for which the request contains metadata; it contains nothing else then.
     pub metrics: u64,
-    /// Number of earlier attempts.
+    /// Number of earlier attempts with this request.
     pub attempt: u32,
 }
 
-/// Transport that sends requests to one target. Dropping a returned future cancels the attempt.
+/// Transport that sends requests to one target over HTTP, implemented by the caller. Dropping a
+/// returned future cancels the attempt.
 pub trait Deliver: Send + Sync {
-    /// Posts a request without following redirects.
+    /// Posts a request and returns its response without following redirects.
     fn post(&self, posting: Posting) -> Delivering<'_>;
 }
 
-/// A request for a target, made from one or several bodies.
+/// A request for a target, made from one or several bodies by [`Prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Headers and body of the request.
+    /// Headers and body of the request, in the format of the log.
     pub write: Write,
     /// Counts of its contents; all zero for a request that is forwarded without being decoded.
     pub contents: Contents,
@@ -48,32 +49,34 @@ pub struct Request {
     pub seams: Seams,
 }
 
-/// The part of some bodies that a target receives.
+/// The part of some bodies that a target receives, as [`Prepare`] determines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Lanes of requests. Lanes are sent in parallel, and the requests of a lane one after the
     /// other.
     Lanes(Vec<Vec<Request>>),
-    /// No series is selected.
+    /// No series is selected, so that the bodies are completed without a request.
     Nothing,
     /// The bodies cannot be decoded, so that no series can be selected.
     Unreadable(String),
 }
 
-/// Consecutive bodies that are completed together, and the requests that are made from them.
+/// Consecutive bodies that are completed together, and the requests that are made from them. The
+/// cursor moves only after all of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// Number of bodies; at least one.
+    /// Number of bodies that the parcel consists of; at least one.
     pub bodies: usize,
-    /// The requests for the target.
+    /// The requests for the target, or the reason why there are none.
     pub wanted: Wanted,
-    /// Counts of the contents that were filtered out.
+    /// Counts of the contents that the target does not want.
     pub dropped: Contents,
-    /// Whether waiting for further bodies has no advantage.
+    /// Whether waiting for further bodies has no advantage, because requests are full.
     pub is_full: bool,
 }
 
-/// Prepares requests from bodies. Implementations only compute and may be called on any thread.
+/// Prepares requests from bodies for one target. Implementations do no I/O and may be called on any
+/// thread.
 pub trait Prepare: Send + Sync {
     /// Returns whether [`Prepare::prepare`] for these bodies copies only some bytes, so that it can
     /// run on the current thread.
@@ -85,47 +88,47 @@ pub trait Prepare: Send + Sync {
     fn prepare(&self, writes: &[&Write], bytes_max: usize, is_behind: bool) -> Vec<Parcel>;
 }
 
-/// Configuration of a target.
+/// Configuration of a target, which [`super::Mirror::apply`] may replace while the target runs.
 #[derive(Clone)]
 pub struct TargetSettings {
     /// Identifier of its cursor across restarts: its name, or else its URL.
     pub key: String,
     /// Name in metrics and logs: `host:port`, unless another target has the same.
     pub label: String,
-    /// Maximum size of its queue in bytes.
+    /// Maximum size of its queue in bytes, beyond which the oldest bodies are dropped.
     pub queue_bytes_max: u64,
     /// Maximum time that a body may be queued; `None` for no limit.
     pub queue_age_max: Option<Duration>,
     /// Maximum age of samples by their timestamps; `None` for no limit.
     pub sample_age_max: Option<Duration>,
-    /// Selects and prepares the series that it receives.
+    /// Selects and prepares the series that it receives, on the CPU only.
     pub prepare: Arc<dyn Prepare>,
     /// Maximum time that a body waits for further ones to fill a parcel.
     pub fill: Duration,
-    /// Timeout of an attempt.
+    /// Timeout of an attempt, after which it is repeated.
     pub timeout: Duration,
     /// Pause after the first failed attempt, which is doubled after each further one.
     pub backoff_min: Duration,
-    /// Maximum pause between attempts.
+    /// Maximum pause between attempts, at which doubling ends.
     pub backoff_max: Duration,
-    /// How its response statuses are interpreted.
+    /// How its response statuses are interpreted, forwarder or sender.
     pub manner: Manner,
-    /// Transport to the target.
+    /// Transport over which its requests are sent.
     pub deliver: Arc<dyn Deliver>,
 }
 
-/// Reason why a target never received a body; used as a metric label.
+/// Reason why a target never received a body; used as a label of the metric of lost bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The queue was full.
+    /// The queue exceeded its maximum size, and this body was the oldest.
     QueueFull,
-    /// The body was queued for too long.
+    /// The body was queued for longer than the limit permits.
     TooOld,
     /// The target rejected it for good, in most cases with a 4xx status.
     Refused,
-    /// The body could not be decoded for filtering.
+    /// The body could not be decoded to apply the filters.
     Unreadable,
-    /// The body could not be read from disk.
+    /// The body could not be read from disk, or was damaged there.
     Damaged,
 }
 
@@ -151,19 +154,19 @@ impl Loss {
     }
 }
 
-/// Counters for the contents of requests.
+/// Counters for the contents of requests, by the kinds of data that remote write counts.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of float samples.
+    /// Number of float samples in these requests.
     pub samples: Counter,
-    /// Number of native histograms.
+    /// Number of native histograms in these requests.
     pub histograms: Counter,
-    /// Number of exemplars.
+    /// Number of exemplars in these requests.
     pub exemplars: Counter,
 }
 
 impl Tally {
-    /// Adds the contents of one request.
+    /// Adds the counts of one request, ignoring metadata.
     pub fn add(&self, contents: Contents) {
         self.samples.add(contents.samples);
         self.histograms.add(contents.histograms);
@@ -171,50 +174,50 @@ impl Tally {
     }
 }
 
-/// Length and contents of the bodies that were prepared last.
+/// Length and contents of the bodies that were prepared last, from which the backlog is estimated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     bytes: u64,
     contents: Contents,
 }
 
-/// A running target with its cursor and metrics.
+/// A running target with its cursor and metrics, shared by its courier, the log and scrapes.
 pub struct Target {
-    /// Name in metrics and logs.
+    /// Name of the target in metrics and logs.
     pub label: String,
-    /// Position of the next body that it needs.
+    /// Position of the next body that it needs; moved only by its courier.
     cursor: AtomicU64,
-    /// Number of accepted requests.
+    /// Number of requests that it accepted with 2xx.
     pub sent: Counter,
-    /// Total length of the accepted bodies as sent.
+    /// Total length of the accepted bodies as sent, compressed.
     pub sent_bytes: Counter,
-    /// Contents that it accepted.
+    /// Contents of accepted requests, without those that it did not report as written.
     pub taken: Tally,
-    /// Contents that were filtered out.
+    /// Contents that were filtered out before sending.
     pub dropped: Tally,
-    /// Contents that were too old by their timestamps.
+    /// Contents that were too old by their timestamps and not sent.
     pub too_old: Tally,
-    /// Contents of bodies dropped from a full queue, as far as they were known.
+    /// Contents of bodies dropped from a full queue, for bodies that were stored with counts.
     pub overflowed: Tally,
     /// Contents that it rejected or did not report as written.
     pub refused: Tally,
     /// Number of rejected requests that were sent again in parts.
     pub apart: Counter,
-    /// Contents of repeated requests, counted for each repetition.
+    /// Contents of requests that were repeated, counted for each repetition.
     pub repeated: Tally,
     /// Timestamp of the newest sample that it accepted or rejected for good.
     pub newest: Gauge,
     /// Timestamp of the newest sample that was prepared for it.
     pub newest_ready: Gauge,
-    /// Number of lanes of the newest parcel.
+    /// Number of lanes of the parcel that was sent last.
     pub lanes: Gauge,
-    /// Number of bodies without selected series.
+    /// Number of bodies without selected series, which were not sent.
     pub filtered: Counter,
     lost: [Counter; Loss::ALL.len()],
     troubles: [Counter; Trouble::ALL.len()],
     /// Duration of attempts that received a response, whatever its status.
     pub latency: DurationHistogram,
-    /// Recent mean duration of these attempts in microseconds.
+    /// Moving average of the duration of these attempts in microseconds.
     recent_us: AtomicU64,
     /// Total time from the first to the last attempt of all requests, in microseconds.
     busy_us: AtomicU64,
@@ -340,12 +343,13 @@ impl Target {
         lock(&self.pace).tick(now);
     }
 
-    /// Returns the number of lanes that incoming bodies and backlog require, if it is known.
+    /// Returns the number of lanes that incoming bodies and backlog require, or `None` before the
+    /// first estimate.
     pub fn lanes_desired(&self) -> Option<f64> {
         lock(&self.pace).desired
     }
 
-    /// Returns the recent mean duration of an attempt.
+    /// Returns the moving average of the duration of an attempt; zero before the first.
     pub fn recent(&self) -> Duration {
         Duration::from_micros(self.recent_us.load(Ordering::Relaxed))
     }

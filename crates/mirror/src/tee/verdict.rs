@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Maximum wait that a target may request; otherwise a wrong clock of the target could silence it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// How the responses of a target are interpreted.
+/// How the responses of a target are interpreted: `firn serve` as a sender, or `firn mirror` as a
+/// forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// As by Prometheus's sender: each status except 2xx, 429 and 5xx is final, and a receiver of
@@ -24,18 +25,18 @@ pub enum Manner {
     Patient,
 }
 
-/// The relevant parts of a target's response.
+/// The relevant parts of a target's response, read by the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status code.
+    /// The HTTP status code, by which the verdict is decided.
     pub status: u16,
-    /// The `Retry-After` header, if present.
+    /// The `Retry-After` header, if present, unparsed.
     pub retry_after: Option<String>,
-    /// The `Location` header, if present.
+    /// The `Location` header, if present, for the log.
     pub location: Option<String>,
     /// Numbers of samples, histograms and exemplars that it reports as written.
     pub written: [u64; 3],
-    /// The beginning of the body.
+    /// The beginning of the body, which is logged as the error.
     pub text: String,
 }
 
@@ -53,18 +54,18 @@ impl Answer {
     }
 }
 
-/// Reason for which an attempt is repeated; used as a metric label.
+/// Reason for which an attempt is repeated; used as a label of the metric of repeated attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The connection could not be established, or it broke.
     Connection,
-    /// There was no response before the timeout.
+    /// There was no response before the timeout of the target.
     Timeout,
     /// Status 429, too many requests.
     Throttled,
     /// Status 5xx, or another unexpected status.
     Server,
-    /// Status 3xx, which is not followed.
+    /// Status 3xx, which is not followed but repeated.
     Redirect,
     /// 401, 403, 404, 405 or 407: the target accepts no body with these credentials or this URL.
     Access,
@@ -94,26 +95,26 @@ impl Trouble {
     }
 }
 
-/// The consequence of a response for the request.
+/// The consequence of a response for the request: it is accepted, rejected for good, or repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The target has accepted the request, except for the contents that it did not report as
     /// written.
     Taken(Contents),
-    /// The target will never accept the request.
+    /// The target will never accept this request as it is.
     Refused {
-        /// Reason for the log.
+        /// Status and message of the response, for the log.
         why: String,
         /// Whether the reason does not depend on the body, but on access, URL or media type.
         is_of_all: bool,
     },
-    /// The request is repeated.
+    /// The request is repeated after a pause.
     Again {
-        /// Reason for the metric.
+        /// Reason for the metric of repeated attempts.
         trouble: Trouble,
-        /// Reason for the log.
+        /// Status and message of the response, for the log.
         why: String,
-        /// Minimum wait that the target requested, if any.
+        /// Minimum wait that the target requested in `Retry-After`, if any.
         after: Option<Duration>,
     },
 }

@@ -25,10 +25,10 @@ use std::sync::OnceLock;
 /// them. An index may list a million entries without data.
 const ASKED_MAX: usize = 10_000;
 
-/// The entries that an answer lists, with their metadata if there is any.
+/// The entries that an answer lists, such as label names or series, each with its metadata or null.
 type Listing = BTreeMap<String, Value>;
 
-/// A lookup in the index of both systems, and how its entries are compared.
+/// A lookup in the index of both systems, with the functions that extract and verify its entries.
 struct LookUp<'a> {
     pass: Pass,
     question: String,
@@ -322,11 +322,12 @@ impl Round<'_> {
     }
 }
 
-/// Result of querying the entries that only one system lists.
+/// Result of querying the entries that only one system lists, in order to find out whether they
+/// have data.
 enum Lone {
-    /// This entry has data.
+    /// This entry has data, so that the other system lacks it.
     HasData(String),
-    /// None of the entries has data.
+    /// None of the entries has data, so that there is no difference.
     Gone,
     /// The system failed to answer one of the queries, for this reason.
     Unanswered(String),

@@ -34,7 +34,8 @@ const ERROR_BYTES_MAX: usize = 300;
 /// Start of a successful answer in all systems that implement the API.
 const SUCCESS: &[u8] = b"{\"status\":\"success\"";
 
-/// The queries of a load test, their rate and their destination.
+/// The queries of a load test, their rate and their destination. Due times and choices depend only
+/// on its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Base URL of the system, without `/api/v1`.
@@ -43,26 +44,26 @@ pub struct Plan {
     pub questions: Vec<Question>,
     /// Dashboards whose expressions become queries after their variables have been resolved.
     pub dashboards: Vec<Source>,
-    /// Number of queries per second after the ramp.
+    /// Number of queries per second after the ramp, positive.
     pub rate: f64,
     /// Time during which the rate grows linearly from zero.
     pub ramp: Duration,
-    /// Maximum number of concurrent queries.
+    /// Maximum number of concurrent queries, each on its own connection.
     pub connections: usize,
-    /// Timeout of a query.
+    /// Timeout of a query, including the reading of its answer.
     pub timeout: Duration,
-    /// Seed for the random choice of queries.
+    /// Seed for the random choice of queries by weight.
     pub seed: u64,
 }
 
-/// Outcomes of all queries that were due.
+/// Outcomes of all queries that were due, including those that were never sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// Outcomes by the index of the query in the plan.
     pub by_question: BTreeMap<usize, Outcomes>,
 }
 
-/// Outcomes of the executions of one query, or of several queries together.
+/// Outcomes of the executions of one query, or of several queries together if they were merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcomes {
     /// Microseconds from each due time to the answer, whether successful or not, or to the end of
@@ -70,9 +71,9 @@ pub struct Outcomes {
     pub latencies_us: Vec<u32>,
     /// Due times in milliseconds since the epoch, in the same order.
     pub due_ms: Vec<i64>,
-    /// Number of queries without a successful answer.
+    /// Number of queries without a successful answer, including unsent ones.
     pub failed: u64,
-    /// Error of the first of these.
+    /// Error of the first query without a successful answer.
     pub first_failure: Option<String>,
 }
 
@@ -112,18 +113,19 @@ impl Asked {
     }
 }
 
-/// Live latency metrics of the queries, which the connections update.
+/// Live latency metrics of the queries, which all connections update and a scrape of the load
+/// reads.
 #[derive(Debug, Default)]
 pub struct ReadTimes {
-    /// Latencies of instant queries.
+    /// Latencies of instant queries, from their due times.
     pub instant: DurationHistogram,
-    /// Latencies of range queries.
+    /// Latencies of range queries, from their due times.
     pub range: DurationHistogram,
-    /// Number of queries without a successful answer.
+    /// Number of queries without a successful answer so far.
     pub failures: Counter,
 }
 
-/// Signals once to all connections that no further query is due.
+/// Signals once to all waiting threads that no further query or observation is due.
 #[derive(Debug, Default)]
 pub struct End {
     at: Mutex<Option<Instant>>,
@@ -131,7 +133,7 @@ pub struct End {
 }
 
 impl End {
-    /// Signals the end; running queries are completed.
+    /// Signals the end to all waiting threads; running queries are completed.
     pub fn end(&self) {
         *self.at() = Some(Instant::now());
         self.changed.notify_all();
@@ -335,7 +337,7 @@ impl Plan {
     }
 }
 
-/// Records the outcome of one query.
+/// Records the outcome of one query and its latency since the due time.
 fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(), String>) {
     let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     outcomes.latencies_us.push(us);

@@ -7,7 +7,7 @@ use crate::push::Outcome;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The goals of a load test, each of which is checked separately.
+/// The goals of a load test, each of which is checked separately, from the flags `--slo-*`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goals {
     /// Share of writes that must be accepted within [`Goals::write_within`], from 0 to 1.
@@ -16,7 +16,7 @@ pub struct Goals {
     pub write_within: Duration,
     /// Share of queries that must succeed, from 0 to 1.
     pub read_share: f64,
-    /// Maximum mean latency of queries.
+    /// Maximum mean latency of queries since their due times.
     pub read_average: Duration,
     /// Maximum ratio between the 99th percentiles of two queries of equal cost.
     pub fairness: f64,
@@ -34,14 +34,14 @@ impl Default for Goals {
     }
 }
 
-/// The result of checking a goal.
+/// The result of checking a goal, which the report lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Description of the goal.
+    /// Description of the goal with the required value.
     pub goal: String,
-    /// The value that was reached, as text.
+    /// The value that was reached, as text in the unit of the goal.
     pub reached: String,
-    /// Whether the goal was met.
+    /// Whether the reached value meets the goal.
     pub is_met: bool,
 }
 

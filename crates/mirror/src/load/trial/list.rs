@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// points.
 pub const PANEL_MS: (i64, i64) = (3_600_000, 15_000);
 
-/// A query of a load test.
+/// A query of a load test with its weight and range, as it is sent to the system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The PromQL expression, as sent to the system.
@@ -36,7 +36,7 @@ weight=3 count by (namespace) (up)
 weight=1 max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))
 ";
 
-/// A [`Lookup`] for texts without variables, which returns nothing.
+/// A [`Lookup`] for texts without variables, which returns nothing because it is never needed.
 struct Nowhere;
 
 impl Lookup for Nowhere {

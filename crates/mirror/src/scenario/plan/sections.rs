@@ -9,7 +9,7 @@ use firn_model::yaml::{Node, Value};
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-/// The parsed value, or an error with line, column and description.
+/// The parsed value, or an error text with line, column and description for the user.
 pub(super) type Read<T> = Result<T, String>;
 
 /// Flags of `firn compare` that a scenario may set, with `_` instead of `-`.
@@ -74,7 +74,7 @@ fn reads(node: &Node) -> Read<Option<ReadsPlan>> {
     }
 }
 
-/// Parses the section `compare`.
+/// Parses the section `compare`: query files and flags of `firn compare`.
 pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
     only(
         node,
@@ -168,7 +168,7 @@ pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
     }
 }
 
-/// Returns the value of a required key.
+/// Returns the value of a required key, or an error that names the missing key.
 pub(super) fn needed<'n>(node: &'n Node, key: &str) -> Read<&'n Node> {
     node.get(key)
         .ok_or_else(|| node.error(format!("{key} is missing")).to_string())

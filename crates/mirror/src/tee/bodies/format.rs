@@ -43,18 +43,18 @@ const CONTENTS_BYTES: usize = 4 * 4 + 8 + 8;
 /// Length of the four counts in bytes.
 const COUNTS_BYTES: usize = 4 * 4;
 
-/// Header values with their indices in [`PASSED_HEADERS`].
+/// Header values with their indices in [`PASSED_HEADERS`], in the order in which they are stored.
 pub type Headers = Vec<(usize, Bytes)>;
 
-/// A received remote-write request.
+/// A received remote-write request: the part of it that is stored and forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
-    /// The headers that are forwarded.
+    /// The headers that are stored and forwarded with the body.
     pub headers: Headers,
-    /// Counts of its contents if they were known when it was stored, so that it need not be
-    /// decoded.
+    /// Counts of its contents if they had been determined when it was stored, so that it need not
+    /// be decoded.
     pub contents: Option<Contents>,
-    /// The body, unchanged.
+    /// The compressed body, unchanged since it was received.
     pub body: Bytes,
 }
 
@@ -69,20 +69,20 @@ impl Write {
     }
 }
 
-/// A body that was read from the log.
+/// A body that was read from the log, with its position and arrival time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Position at which its frame begins.
+    /// Position in the log at which its frame begins.
     pub at: u64,
-    /// Position at which the next frame begins.
+    /// Position in the log at which the next frame begins.
     pub end: u64,
     /// Wall-clock time of its arrival in milliseconds since the epoch.
     pub time_ms: TimestampMs,
-    /// The stored request.
+    /// The stored request, whose parts share the memory of the read.
     pub write: Write,
 }
 
-/// The result of decoding a frame.
+/// The result of decoding a frame at a position of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// A complete frame: arrival time, request and length in bytes.
