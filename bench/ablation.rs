@@ -12,7 +12,7 @@ use crate::{say, table};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Heading of each variant and the lines of its config file.
+/// Heading of each variant, and the lines of its config file that switch features off.
 const VARIANTS: [(&str, &str); 4] = [
     ("jitter, background", ""),
     ("background alone", "firn: {sealing_jitter: false}\n"),

@@ -11,19 +11,19 @@ use std::time::Duration;
 /// Size of the loads and number of queries of a dashboard run.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Number of series of the fleet.
+    /// Number of series of the fleet, which are rounded up to whole pods.
     pub fleet_series: usize,
-    /// Number of samples of each series of the fleet.
+    /// Number of samples of each series of the fleet, at an interval of 15 s.
     pub fleet_samples: u64,
-    /// Number of series of the load that creates many series.
+    /// Number of series of the load that creates many new series at once.
     pub new_series: usize,
-    /// Number of samples of each of these series.
+    /// Number of samples of each of these new series, at an interval of 15 s.
     pub new_series_samples: u64,
-    /// Time between the load and the measurement of memory and disk.
+    /// Time between the load and the measurement of memory and disk, for deferred work.
     pub settle: Duration,
-    /// Time range of the dashboard in milliseconds.
+    /// Time range of the dashboard's queries in milliseconds, up to the newest sample.
     pub dashboard_ms: i64,
-    /// Number of measured turns of each system.
+    /// Number of turns of each system whose latencies are recorded.
     pub turns: usize,
 }
 
@@ -60,12 +60,12 @@ const SHORT_HISTORY: history::Plan = history::Plan {
     crowd: 100_000,
 };
 
-/// Modes that ignore `--short` and `--full`.
+/// Modes that ignore `--short` and `--full`, because their loads have only one size.
 const OF_ONE_SIZE: [&str; 9] = [
     "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record", "replay",
 ];
 
-/// The benchmark to run; exactly one per invocation.
+/// The benchmark to run; exactly one per invocation. Each has a module of its own.
 #[derive(Clone, Debug)]
 pub enum Mode {
     /// The standard benchmark: fleet load, dashboard, restarts, and many new series.
@@ -74,41 +74,41 @@ pub enum Mode {
     Churn,
     /// Days of pods that are replaced, with measurements at several ages of the data.
     History,
-    /// Firn with and without two features of sealing.
+    /// Firn with and without two features of sealing, jitter and background sealing.
     Ablation,
     /// Firn over other protocols, over TLS, and with remote write to a receiver.
     Doors,
-    /// Scraping of many small targets.
+    /// Scraping of many small targets by Firn and Prometheus.
     Scrape,
-    /// A thousand recording rules beside a live load.
+    /// A thousand recording rules beside a live load, compared with the load alone.
     Rules,
-    /// Remote reads of all data.
+    /// Remote reads of all data in chunked frames, from Firn and Prometheus.
     Reads,
-    /// Creation of blocks from an OpenMetrics text.
+    /// Creation of blocks from an OpenMetrics text, by Firn and promtool.
     Create,
-    /// Recording of a real sender's requests into this directory.
+    /// Recording of a real sender's requests into this directory, without a measurement.
     Record(PathBuf),
-    /// Cost of ingesting a recording from this directory.
+    /// Cost of ingesting a recording from this directory, beside that of a generated load.
     Replay(PathBuf),
 }
 
-/// The parsed command line.
+/// The parsed command line, which determines the benchmark, its sizes and the output files.
 pub struct Arguments {
-    /// Sizes of the dashboard run.
+    /// Sizes of the dashboard run, selected by `--short` and `--full`.
     pub size: Size,
-    /// Length, interval and number of new series of a history.
+    /// Length, interval and number of new series of a history, with all flags applied.
     pub history: history::Plan,
-    /// The benchmark to run.
+    /// The benchmark to run; the dashboard run by default.
     pub mode: Mode,
-    /// File for the chart of a churn run.
+    /// `--svg`: file for the chart of a churn run.
     pub svg: Option<PathBuf>,
-    /// The systems to measure; empty for all.
+    /// `--only`: the systems to measure; empty for all installed ones.
     pub only: Vec<Kind>,
-    /// File for all figures as JSON.
+    /// `--json`: file for all figures; by default a file in the directory for temporary files.
     pub json: Option<PathBuf>,
-    /// Directory for loads and data.
+    /// `--dir`: directory for loads and data; by default a temporary one.
     pub dir: Option<PathBuf>,
-    /// Whether loads and data are kept after the run.
+    /// `--keep`: whether loads and data are kept after the run.
     pub keep: bool,
 }
 
@@ -205,7 +205,7 @@ fn command() -> Command {
         ])
 }
 
-/// Parses a duration such as `15d` into milliseconds.
+/// Parses a duration such as `15d` into milliseconds, as a value parser of clap.
 fn milliseconds(text: &str) -> Result<i64, String> {
     let duration =
         parse_duration(text).map_err(|_| format!("{text:?} is not a duration such as 15d"))?;
@@ -235,7 +235,7 @@ impl Arguments {
         })
     }
 
-    /// Returns whether a system is to be measured.
+    /// Returns whether a system is to be measured according to `--only`.
     pub fn wants(&self, kind: Kind) -> bool {
         self.only.is_empty() || self.only.contains(&kind)
     }

@@ -18,10 +18,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two observations.
+/// Pause between two observations, to which the latency of the query is added.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The expression that is queried repeatedly.
+/// The expression that is queried repeatedly, which covers all pods of the fleet.
 pub const EXPRESSION: &str = "sum by (namespace) (rate(http_requests_total[5m]))";
 
 /// Range of the query up to the newest accepted time, in milliseconds.
@@ -31,7 +31,7 @@ pub const SPAN_MS: i64 = 600_000;
 /// at first.
 const WARM_UP: f64 = 0.2;
 
-/// Observation of memory and query latency at one time.
+/// Observation of resident memory and of the query's latency at one time of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Data time since the start of the load in milliseconds.
@@ -42,23 +42,23 @@ pub struct Look {
     pub query_ms: f64,
 }
 
-/// The results of one system, with all observations.
+/// The results of one system in a churn run or an ablation, with all observations.
 #[derive(Clone, Debug)]
 pub struct Steadiness {
-    /// The system and its version.
+    /// The system and its version, with the settings of the run.
     pub system: System,
-    /// Report of the sender.
+    /// Report of the sender, with the latencies of all writes.
     pub report: Report,
     /// CPU time of the whole run in seconds, including the queries.
     pub cpu_seconds: f64,
-    /// Number of bytes written to disk.
+    /// Number of bytes written to disk by the process during the run.
     pub written_bytes: u64,
-    /// Observations in the order of time.
+    /// Observations in the order of time, including those of the warm-up.
     pub looks: Vec<Look>,
 }
 
 impl Steadiness {
-    /// Returns the observations after the warm-up.
+    /// Returns the observations after the warm-up, from which the quantiles are calculated.
     fn settled(&self) -> impl Iterator<Item = &Look> {
         let last = self.looks.last().map_or(0, |l| l.at_ms);
         let from = (last as f64 * WARM_UP) as i64;
@@ -75,12 +75,12 @@ impl Steadiness {
         quantile(self.settled().map(|l| l.query_ms), share)
     }
 
-    /// Returns the quantile `share` of the latency of writes in milliseconds.
+    /// Returns the quantile `share` of the latency of all writes in milliseconds.
     pub fn push_ms(&self, share: f64) -> f64 {
         f64::from(self.report.latencies_us().at(share)) / 1000.0
     }
 
-    /// Returns all figures as JSON, including every observation.
+    /// Returns all figures as JSON, including every observation in a compact form.
     pub fn to_json(&self) -> Value {
         let looks: Vec<Value> = self
             .looks

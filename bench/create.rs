@@ -27,21 +27,21 @@ const METRICS: u64 = 10;
 
 const INTERVAL_S: u64 = 15;
 
-/// Timestamp of the first sample in seconds, aligned to two hours.
+/// Timestamp of the first sample in seconds, aligned to two hours like the blocks.
 const START_S: u64 = 1_700_006_400;
 
-/// Time between two observations of a running tool.
+/// Time between two observations of a running tool's resource usage.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A program with the commands of promtool.
+/// A program with the commands of promtool: Firn or promtool itself.
 pub struct Tool {
-    /// Name of the tool in the table.
+    /// Name of the tool in the table, and of its output directory.
     pub name: &'static str,
-    /// Path of its program.
+    /// Path of the executable file.
     pub program: PathBuf,
 }
 
-/// Duration, resource usage and output size of one tool.
+/// Duration, resource usage and output size of one tool, whose output was verified by listing it.
 #[derive(Clone, Debug)]
 pub struct Created {
     name: &'static str,
@@ -138,7 +138,7 @@ fn listed(tool: &Tool, data: &Path) -> Result<u64, String> {
     Ok(lines.filter_map(of_line).sum())
 }
 
-/// Returns the heading and the header rows of the Markdown table.
+/// Returns the heading with the size of the text, and the header rows of the Markdown table.
 pub fn head(text_bytes: u64) -> String {
     format!(
         "{} samples of {SERIES} series, {:.0} MB of text.\n\n\
@@ -150,7 +150,7 @@ pub fn head(text_bytes: u64) -> String {
 }
 
 impl Created {
-    /// Returns the row of this tool in the Markdown table.
+    /// Returns the row of this tool in the Markdown table, with rounded figures.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.1} | {:.1} | {:.0} | {:.2} |\n",

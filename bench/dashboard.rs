@@ -10,25 +10,25 @@ use firn_mirror::api::{Client, seconds};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// A request of the dashboard and its name in the table.
+/// A request of the dashboard and its name in the table; its times are determined by a [`Span`].
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
-    /// Name of the request in the table.
+    /// Name of the request, which identifies its row in the table.
     pub name: &'static str,
     ask: Ask,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    /// A range query over the range of the dashboard.
+    /// A range query over the range of the dashboard, with this expression.
     Range(&'static str),
-    /// An instant query at the end of the range.
+    /// An instant query at the end of the range, with this expression.
     Instant(&'static str),
-    /// A request to another endpoint, with an optional series selector.
+    /// A request to another endpoint, with a series selector, which may be empty.
     Other(&'static str, &'static str),
 }
 
-/// Placeholder in expressions for the name of one pod.
+/// Placeholder in expressions that is replaced by the name of one pod.
 const POD: &str = "$pod";
 
 const fn range(name: &'static str, expression: &'static str) -> Panel {
@@ -38,7 +38,7 @@ const fn range(name: &'static str, expression: &'static str) -> Panel {
     }
 }
 
-/// The sixteen requests in the order of the table.
+/// The sixteen requests in the order of the table and of each repetition.
 pub const PANELS: [Panel; 16] = [
     range(
         "wide rate sum",
@@ -109,23 +109,23 @@ pub const PANELS: [Panel; 16] = [
     },
 ];
 
-/// Time range and step of a dashboard.
+/// Time range and step of a dashboard, which are within the data of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// First step in milliseconds since the epoch.
     pub start_ms: i64,
     /// Last step in milliseconds since the epoch, which is the time of the newest sample.
     pub end_ms: i64,
-    /// Time between two steps in milliseconds.
+    /// Time between two steps of range queries in milliseconds.
     pub step_ms: i64,
 }
 
-/// Measured latencies of one request.
+/// Measured latencies of one request on one system, and the size of its answer.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
-    /// Latencies of all repetitions in milliseconds, sorted.
+    /// Latencies of all repetitions in milliseconds, sorted after the last turn.
     pub sorted_ms: Vec<f64>,
-    /// Number of series or other elements in the answer.
+    /// Number of series or other elements in the answer, by which systems are checked to agree.
     pub elements: usize,
 }
 
@@ -138,7 +138,7 @@ impl Timing {
             .unwrap_or(f64::NAN)
     }
 
-    /// Returns the smallest and the largest latency in milliseconds.
+    /// Returns the smallest and the largest latency in milliseconds; NaN without repetitions.
     pub fn spread_ms(&self) -> (f64, f64) {
         let bound = |ms: Option<&f64>| ms.copied().unwrap_or(f64::NAN);
         (bound(self.sorted_ms.first()), bound(self.sorted_ms.last()))
@@ -146,13 +146,13 @@ impl Timing {
 }
 
 impl Panel {
-    /// Sends the request and reads the complete answer.
+    /// Sends the request and reads the complete answer. Fails if there is no answer.
     pub fn get(&self, client: &Client, span: Span, pod: &str) -> Result<Vec<u8>, String> {
         let (path, params) = self.request(span, pod);
         client.get(path, &params).map_err(|e| e.to_string())
     }
 
-    /// Returns the endpoint and the parameters of the request.
+    /// Returns the endpoint and the parameters of the request, with the pod inserted.
     fn request(&self, span: Span, pod: &str) -> (&'static str, Vec<(&'static str, String)>) {
         let start = ("start", seconds(span.start_ms));
         let end = ("end", seconds(span.end_ms));
@@ -203,7 +203,7 @@ pub fn measure(bases: &[String], span: Span, turns: usize) -> Vec<Result<Vec<Tim
     timings.collect()
 }
 
-/// A system under measurement with its latencies so far.
+/// A system under measurement with its connection and its latencies so far.
 struct Asked {
     client: Client,
     pod: String,
@@ -237,7 +237,8 @@ impl Asked {
         }
     }
 
-    /// Sends each request of the dashboard once and records its latency.
+    /// Sends each request of the dashboard once. Records its latency or, in the warm-up turn, the
+    /// size of its answer.
     fn ask(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         for (at, panel) in PANELS.iter().enumerate() {
             let start = Instant::now();

@@ -17,22 +17,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Flags of the load that all variants share.
+/// Flags of the load that all variants share, except for the protocol.
 pub const LOAD: &str = "--series 96000 --samples 60 --interval 15s --senders 4";
 
-/// Number of turns of each variant.
+/// Number of turns of each variant, whose median is compared.
 const TURNS: usize = 5;
 
 /// Maximum time until a receiver has all requests that are sent to it.
 const SENT_WITHIN: Duration = Duration::from_secs(60);
 
-/// A variant of the measurement.
+/// A variant of the measurement: protocol, TLS and forwarding.
 struct Door {
     name: &'static str,
-    /// Whether requests are encoded in remote write 2.0.
+    /// Whether requests are encoded in remote write 2.0 instead of 1.0.
     is_second: bool,
     is_locked: bool,
-    /// Whether Firn forwards the samples to a receiver.
+    /// Whether Firn forwards the samples to a receiver by remote write.
     sends_on: bool,
 }
 
@@ -63,16 +63,16 @@ const DOORS: [Door; 4] = [
     },
 ];
 
-/// CPU seconds per million samples, for each variant and turn.
+/// CPU seconds per million samples, for each variant in the order of turns.
 pub struct Measured {
     costs: [Vec<f64>; DOORS.len()],
 }
 
-/// The loads: the same samples in requests of both versions.
+/// The loads: the same samples in requests of both versions, prepared in advance.
 pub struct Loads {
-    /// Requests of remote write 1.0.
+    /// Requests of remote write 1.0, which most variants ingest.
     pub first: Load,
-    /// Requests of remote write 2.0.
+    /// Requests of remote write 2.0 with the same samples.
     pub second: Load,
 }
 
@@ -139,7 +139,8 @@ impl Door {
 }
 
 impl Sink {
-    /// Waits until no request has arrived for two seconds.
+    /// Waits until no request has arrived for two seconds. Fails if requests still arrive after a
+    /// minute.
     fn wait_until_quiet(&self) -> Result<(), String> {
         let start = Instant::now();
         let mut known = 0;

@@ -35,7 +35,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 /// Age of the data at which a system is considered young; older ages are compared with it.
 const YOUNG_MS: i64 = 4 * HOUR_MS;
 
-/// Number of repetitions of the recent query at each age.
+/// Number of repetitions of the recent query at each age of the data.
 const RECENT_QUERIES: usize = 51;
 
 /// Number of repetitions of a warm panel: at least the lower bound, and up to the upper bound as
@@ -46,7 +46,7 @@ const WARM_FOR: Duration = Duration::from_secs(1);
 /// Number of points of a panel, about the width of a screen.
 const POINTS: i64 = 1_000;
 
-/// Ranges of the panels in days.
+/// Ranges of the panels in days, up to the newest sample.
 const PANEL_DAYS: [i64; 2] = [7, 30];
 
 /// The panels that are queried over days: one of each kind that reads many samples, and one for a
@@ -68,7 +68,7 @@ const IDLE_WITHIN: Duration = Duration::from_secs(240);
 /// Size of a history and of the new series at its end.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Data time of the whole load in milliseconds.
+    /// Data time of the whole load in milliseconds, which is also the last age.
     pub span_ms: i64,
     /// Time between two samples of a series in milliseconds.
     pub interval_ms: i64,
@@ -113,14 +113,14 @@ fn parse(flags: &str) -> Result<Options, String> {
     Options::parse(flags.split_whitespace().map(OsString::from)).map_err(|e| e.to_string())
 }
 
-/// Time until readiness and memory of a process after a start.
+/// Time until readiness of a process after a start, and its memory when it has become idle.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
     ready: Duration,
     resident_bytes: u64,
 }
 
-/// Measurements of a system when its data has reached an age.
+/// Measurements of a system when its data has reached an age, while it is idle.
 #[derive(Clone, Debug)]
 pub struct Age {
     age_ms: i64,
@@ -134,7 +134,7 @@ pub struct Age {
     starts: Option<(Started, Started)>,
 }
 
-/// Latencies of a panel over a number of days.
+/// Latencies of a panel over a number of days, cold and warm; NaN if the system failed.
 #[derive(Clone, Debug)]
 pub struct PanelTime {
     days: i64,
@@ -142,13 +142,13 @@ pub struct PanelTime {
     elements: usize,
     /// Latency in a new process with a cold page cache, in milliseconds.
     cold_ms: f64,
-    /// Latencies of the repetitions in milliseconds.
+    /// Latencies of the repetitions in the same process in milliseconds.
     warm_ms: Vec<f64>,
 }
 
 /// The results of one system, filled in by the phases of the benchmark.
 pub struct Measured {
-    /// The system and its version.
+    /// The system and its version, with its retention extended to the history.
     pub system: System,
     dir: PathBuf,
     start_ms: i64,
@@ -165,7 +165,7 @@ pub struct Measured {
     crowd: Option<Started>,
 }
 
-/// Cost of reading all samples of `up`.
+/// Cost of reading all samples of `up`, in time and in bytes read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Read {
     samples: f64,
@@ -295,7 +295,8 @@ fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, Strin
 }
 
 impl Measured {
-    /// Stops and starts a system, then kills and starts it again.
+    /// Stops and starts a system, then kills and starts it again. Returns the running process and
+    /// both measurements.
     fn restart(&mut self, running: Running) -> Result<(Running, (Started, Started)), String> {
         self.spend(running.stop()?);
         let (running, stopped) = self.start_idle()?;
@@ -315,7 +316,7 @@ impl Measured {
         Ok((running, started))
     }
 
-    /// Adds the resource usage of a process that has exited.
+    /// Adds the resource usage of a process that has exited to the totals.
     fn spend(&mut self, usage: Usage) {
         self.cpu_seconds += usage.cpu_seconds;
         self.written_bytes += usage.written_bytes;
@@ -333,14 +334,15 @@ impl Measured {
         Ok(())
     }
 
-    /// Starts the system after dropping its files from the page cache.
+    /// Starts the system after dropping its files from the page cache, so that its reads reach the
+    /// disk.
     fn start_cold(&self) -> Result<Running, String> {
         let data = self.data();
         process::drop_page_cache(&data).map_err(|e| format!("{}: {e}", data.display()))?;
         self.system.start(&self.dir)
     }
 
-    /// Reads all samples of `up` and returns the cost.
+    /// Reads all samples of `up` with one query in a cold process and returns the cost.
     fn read_up(&self) -> Result<Read, String> {
         let running = self.start_cold()?;
         let before = running.usage()?;

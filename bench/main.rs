@@ -39,13 +39,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use system::{ALL, Kind, System};
 
-/// Flags of the load of a churn run.
+/// Flags of the load of a churn run, which all systems receive.
 const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
 
-/// Flags of the load of an ablation.
+/// Flags of the load of an ablation, which all variants of Firn receive.
 const ABLATION: &str = "--series 20000 --duration 3h --interval 15s --senders 4";
 
-/// Length of a recording of a real sender.
+/// Length of a recording of a real sender, in real time.
 const RECORD_FOR: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {

@@ -13,18 +13,18 @@ const RIGHT: f64 = 16.0;
 const PLOT_HEIGHT: f64 = 190.0;
 const PLOT_GAP: f64 = 62.0;
 const TOP: f64 = 54.0;
-/// Maximum number of columns of a line.
+/// Maximum number of columns of a line, which bounds the size of the chart.
 const COLUMNS: usize = 360;
 const MIB: f64 = 1_048_576.0;
 
-/// One of the two plots of the chart.
+/// One of the two plots of the chart: its title, its position and its figure.
 struct Plot<'a> {
     title: &'a str,
     top: f64,
     of: fn(&Look) -> f64,
 }
 
-/// Renders the complete chart as SVG.
+/// Renders the complete chart as SVG, with a legend and both plots.
 pub fn svg(measured: &[Steadiness]) -> String {
     let plots = [
         Plot {

@@ -7,18 +7,18 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Resource usage of a process since its start.
+/// Resource usage of a process since its start, read from its files below `/proc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// CPU time in user and kernel mode in seconds, over all threads including exited ones.
     pub cpu_seconds: f64,
-    /// Resident memory in bytes.
+    /// Resident memory in bytes at this moment (`VmRSS`).
     pub resident_bytes: u64,
-    /// Maximum resident memory since the start in bytes.
+    /// Maximum resident memory since the start in bytes (`VmHWM`).
     pub peak_bytes: u64,
-    /// Number of bytes written to disk.
+    /// Number of bytes that the process caused to be written to disk.
     pub written_bytes: u64,
-    /// Number of bytes read from disk.
+    /// Number of bytes that the process caused to be read from disk.
     pub read_bytes: u64,
     /// Number of bytes requested by reads of files and sockets, whether cached or not. Excludes
     /// mapped files.
@@ -45,7 +45,7 @@ pub fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Drops the files below `dir` from the page cache.
+/// Drops the files below `dir` from the page cache, after writing dirty pages to disk.
 pub fn drop_page_cache(dir: &Path) -> io::Result<()> {
     // Dirty pages cannot be dropped.
     rustix::fs::sync();

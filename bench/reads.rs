@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 /// Flags of the load that each system stores before the reads.
 pub const LOAD: &str = "--series 20000 --duration 2h --interval 15s --senders 4";
 
-/// Number of reads of all data.
+/// Number of reads of all data, whose median is reported.
 const TURNS: usize = 7;
 
-/// Timeout of a read.
+/// Timeout of a read, including its complete response.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Maximum length of a frame in bytes, equal to Prometheus's limit.
@@ -39,11 +39,11 @@ const COUNTED_BYTES_MAX: usize = 1 << 30;
 /// The results of one system: duration, CPU time and size of the reads.
 #[derive(Clone, Debug)]
 pub struct Reads {
-    /// The system and its version.
+    /// The system and its version, Firn or Prometheus.
     pub system: System,
-    /// Number of samples in a read of all data.
+    /// Number of samples in a read of all data, equal to those sent.
     samples: u64,
-    /// Length of its response in bytes.
+    /// Length of the response of a read of all data in bytes.
     bytes: u64,
     /// Durations of all reads in seconds, sorted.
     seconds: Vec<f64>,
@@ -79,7 +79,7 @@ impl Reads {
         })
     }
 
-    /// Returns the row of this system in the Markdown table.
+    /// Returns the row of this system in the Markdown table, with rounded figures.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.1} | {:.3} | {:.0} | {:.2} | {:.1} |\n",
@@ -93,7 +93,7 @@ impl Reads {
     }
 }
 
-/// Returns the heading and the header rows of the Markdown table.
+/// Returns the heading with the size of the load, and the header rows of the Markdown table.
 pub fn head(load: &Load) -> String {
     format!(
         "Remote read of {} series with {} samples in chunks, {TURNS} times:\n\n| | million \
@@ -137,7 +137,7 @@ pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
     })
 }
 
-/// Returns the number of samples of `up` in a remote read.
+/// Returns the number of samples of `up` in a remote read, which is decoded to verify it.
 fn count(running: &Running, range: TimeRange) -> Result<u64, String> {
     let mut memory = Budget::new("read", COUNTED_BYTES_MAX).hold();
     let mut reader = FrameReader::new(range, FRAME_BYTES_MAX);

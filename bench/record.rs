@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Number of jobs under which the sender scrapes its own metrics of about 800 series.
 const JOBS: usize = 20;
 
-/// The part of a recording that has been received so far.
+/// The part of a recording that has been received so far, and the first failure.
 struct Recording {
     writer: Writer,
     decoder: Decoder,
@@ -76,7 +76,7 @@ impl Recording {
     }
 }
 
-/// A child process that is killed when this value is dropped.
+/// A child process of Prometheus that is killed when this value is dropped.
 struct Sender(Child);
 
 impl Drop for Sender {
@@ -164,14 +164,14 @@ fn start_sender(dir: &Path, receiver: u16) -> Result<Sender, String> {
     Ok(Sender(child))
 }
 
-/// Cost of ingesting a load.
+/// Cost of ingesting a load, and the shape of its requests, on which the cost depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// CPU nanoseconds per sample.
+    /// CPU time of the server in nanoseconds per sample.
     pub cpu_ns: f64,
-    /// Mean number of samples per request.
+    /// Mean number of samples per request of the load.
     pub samples_per_request: f64,
-    /// Mean number of body bytes per sample.
+    /// Mean number of compressed body bytes per sample of the load.
     pub body_bytes: f64,
 }
 

@@ -34,7 +34,7 @@ const WARM_UP_MS: i64 = 150_000;
 /// Length of the measured window: three evaluations of each rule.
 const WINDOW: Duration = Duration::from_secs(180);
 
-/// Number of rules per group.
+/// Number of rules per group, so that there are twenty groups.
 const GROUP: usize = 50;
 
 const COUNTERS: [&str; 20] = [
@@ -88,32 +88,32 @@ const LABELS: [&str; 5] = ["cluster", "namespace", "deployment", "team", "pod"];
 /// Functions and ranges that are applied to counters before summing.
 const GROWTHS: [&str; 5] = ["rate 1m", "rate 2m", "rate 5m", "increase 5m", "irate 2m"];
 
-/// Aggregations of gauges.
+/// Aggregation operators that are applied to gauges.
 const AGGREGATIONS: [&str; 5] = ["sum", "avg", "max", "min", "count"];
 
-/// The results of a run with or without the rules.
+/// The results of a run with or without the rules, for the measured window.
 #[derive(Clone, Debug)]
 struct Run {
     cpu_seconds: f64,
     usage: Usage,
     report: Report,
-    /// Number of missed evaluations of groups.
+    /// Number of missed evaluations of groups since the start.
     missed: f64,
-    /// Number of series that the rules created.
+    /// Number of series that the rules created in the storage.
     recorded: f64,
 }
 
-/// The results of one system without and with the rules.
+/// The results of one system in both runs, whose difference is the cost of the rules.
 #[derive(Clone, Debug)]
 pub struct Evaluated {
-    /// The system and its version.
+    /// The system and its version, Firn or Prometheus.
     pub system: System,
     without: Run,
     with: Run,
 }
 
 impl Evaluated {
-    /// Returns the CPU seconds per minute that the rules took.
+    /// Returns the CPU seconds per minute that the rules took: the difference of the two runs.
     fn rules_cpu_per_minute(&self) -> f64 {
         let seconds = self.with.cpu_seconds - self.without.cpu_seconds;
         seconds * 60.0 / WINDOW.as_secs_f64()
@@ -142,7 +142,7 @@ impl Evaluated {
         })
     }
 
-    /// Returns the row of this system in the Markdown table.
+    /// Returns the row of this system in the Markdown table, with rounded figures.
     pub fn line(&self) -> String {
         let push = |run: &Run| f64::from(run.report.latencies_us().at(0.999)) / 1000.0;
         format!(
@@ -160,7 +160,7 @@ impl Evaluated {
     }
 }
 
-/// Returns the heading and the header rows of the Markdown table.
+/// Returns the heading with the number of rules, and the header rows of the Markdown table.
 pub fn head() -> String {
     format!(
         "{} recording rules over 100,000 series every minute, for {} s:\n\n| | CPU s a minute of \
@@ -222,7 +222,7 @@ fn watch(running: &Running, load: &Load) -> Result<(f64, Usage, Report), String>
     })
 }
 
-/// Returns the expressions of all rules.
+/// Returns the expressions of all rules, one thousand for counters and gauges.
 fn rules() -> Vec<String> {
     let mut rules = Vec::with_capacity(1_000);
     for label in LABELS {

@@ -20,45 +20,45 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Maximum time until ingested samples are visible to queries.
+/// Maximum time until all ingested samples are visible to queries.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A load in a directory, ready to be sent to each system.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Directory with the bodies.
+    /// Directory with the prepared requests of each sender.
     pub dir: PathBuf,
-    /// Size and times of the load.
+    /// Size and times of the load, as stored in its directory.
     pub summary: Summary,
 }
 
-/// The loads and settings of a dashboard run.
+/// The loads and settings of a dashboard run, which all systems share.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Load of the fleet phase.
+    /// Load of the fleet phase, over which the dashboard is queried.
     pub fleet: Load,
-    /// Load with many new series.
+    /// Load with many new series and few samples of each.
     pub creation: Load,
-    /// Load of the crash phase.
+    /// Load of the crash phase, which is small.
     pub crash: Load,
     /// Time for deferred work of a system before it is measured.
     pub settle: Duration,
     /// Range of the dashboard in milliseconds, at most that of the fleet's load.
     pub dashboard_ms: i64,
-    /// Number of measured turns of each system.
+    /// Number of turns of each system whose latencies are recorded.
     pub turns: usize,
 }
 
-/// Cost of ingesting a load, and of the restart after it.
+/// Cost of ingesting a load, and of the restart after a kill of the process.
 #[derive(Clone, Debug)]
 pub struct Ingest {
-    /// Report of the sender.
+    /// Report of the sender, with the latencies of all writes.
     pub report: Report,
     /// Time from the start with an empty directory to readiness.
     pub start: Duration,
     /// CPU seconds from readiness to the end of the settling time.
     pub cpu_seconds: f64,
-    /// Resource usage of the process at that time.
+    /// Resource usage of the process at the end of the settling time.
     pub usage: Usage,
     /// Time from the restart after the kill to readiness.
     pub ready_after_kill: Duration,
@@ -69,43 +69,43 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Returns the CPU seconds per million samples.
+    /// Returns the CPU seconds per million samples, including deferred work.
     pub fn cpu_per_million(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.samples()
     }
 
-    /// Returns the number of accepted samples.
+    /// Returns the number of accepted samples, at least one.
     pub fn samples(&self) -> f64 {
         (self.report.outcome.samples as f64).max(1.0)
     }
 }
 
-/// All results of one system.
+/// All results of one system in a dashboard run, for one column of the table.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The system and its version.
+    /// The system and its version, for the column's heading.
     pub system: System,
-    /// Results of the fleet phase.
+    /// Results of the fleet phase, including the restart.
     pub fleet: Ingest,
-    /// Latencies of its dashboard.
+    /// Latencies of the dashboard's requests, in the order of [`dashboard::PANELS`].
     pub dashboard: Vec<Timing>,
-    /// Results of the phase with many new series.
+    /// Results of the phase with many new series, including the restart.
     pub creation: Ingest,
-    /// Number of samples of `up` lost in the crash phase.
+    /// Number of acknowledged samples of `up` that were lost in the crash phase.
     pub lost_in_crash: f64,
 }
 
-/// A running system that has ingested a load.
+/// A running system that has ingested the fleet's load and can be queried.
 pub struct Loaded {
-    /// The system and its version.
+    /// The system and its version, with its settings.
     pub system: System,
-    /// Directory of the system for all phases.
+    /// Directory of the system, with a subdirectory for each phase.
     dir: PathBuf,
     taken: Taken,
 }
 
 impl Loaded {
-    /// Returns the base URL for queries.
+    /// Returns the base URL of the running process for queries.
     pub fn url(&self) -> String {
         self.taken.running.url.clone()
     }
@@ -120,7 +120,7 @@ pub fn take_fleet(system: &System, dir: &Path, plan: &Plan) -> Result<Loaded, St
     })
 }
 
-/// Measures the dashboards of all systems in turns.
+/// Measures the dashboards of all systems in turns; a system that fails returns its error.
 pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
     let end_ms = plan.fleet.summary.end_ms;
     let span = Span {

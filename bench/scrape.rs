@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of targets, each of which has its own address.
+/// Number of targets, each of which has its own loopback address.
 const TARGETS: usize = 2_000;
 
-/// Number of series per page.
+/// Number of series per page, half of them counters.
 const SERIES: usize = 100;
 
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -34,12 +34,12 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum time until all targets have been scraped once.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The results of one system: resource usage and scrapes.
+/// The results of one system: resource usage and scrapes in the measured window.
 #[derive(Clone, Debug)]
 pub struct Scraped {
-    /// The system and its version.
+    /// The system and its version, Firn or Prometheus.
     pub system: System,
-    /// CPU seconds in the measured window.
+    /// CPU seconds of the process in the measured window.
     pub cpu_seconds: f64,
     /// Resource usage of the process at the end of the window.
     pub usage: Usage,
@@ -52,7 +52,7 @@ pub struct Scraped {
 }
 
 impl Scraped {
-    /// Returns the CPU nanoseconds per scraped sample.
+    /// Returns the CPU nanoseconds per scraped sample in the measured window.
     pub fn cpu_ns_per_sample(&self) -> f64 {
         self.cpu_seconds * 1e9 / (self.scrapes.max(1) as f64 * SERIES as f64)
     }
@@ -76,7 +76,7 @@ impl Scraped {
         })
     }
 
-    /// Returns the row of this system in the Markdown table.
+    /// Returns the row of this system in the Markdown table, with rounded figures.
     pub fn line(&self) -> String {
         format!(
             "| {} | {:.2} | {:.0} | {:.1} | {} of {} | {} |\n",
@@ -91,7 +91,7 @@ impl Scraped {
     }
 }
 
-/// Returns the heading and the header rows of the Markdown table.
+/// Returns the heading with the number of targets, and the header rows of the Markdown table.
 pub fn head() -> String {
     format!(
         "{TARGETS} targets of {SERIES} series every {} s, for {} s:\n\n| | cores | CPU ns a sample \

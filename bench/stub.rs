@@ -1,6 +1,6 @@
 //! A minimal HTTP/1.1 server for the programs under test, with one thread per persistent
-//! connection. It is fast enough not to affect the measurements and supports only what the
-//! benchmarks need.
+//! connection. It is fast enough not to affect the measurements and supports only the
+//! features that the benchmarks need.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,12 +14,12 @@ const STACK_BYTES: usize = 128 << 10;
 /// them.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A received HTTP request.
+/// A received HTTP request, reduced to the parts that the benchmarks need.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Value of the `Host` header.
+    /// Value of the `Host` header, by which targets are distinguished.
     pub host: String,
-    /// The body of the request.
+    /// The complete body of the request, still compressed.
     pub body: Vec<u8>,
 }
 

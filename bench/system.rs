@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Time between two checks of a system that starts or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A system that can be measured.
+/// A kind of system that can be measured. It determines program, flags and config of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Firn, the system that the benchmarks are made for.
@@ -34,7 +34,7 @@ pub enum Kind {
 pub const ALL: [Kind; 3] = [Kind::Firn, Kind::Prometheus, Kind::VictoriaMetrics];
 
 impl Kind {
-    /// Returns the name in the table.
+    /// Returns the name of the system in the table and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Firn => "Firn",
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// Returns the environment variable with the path of its program.
+    /// Returns the environment variable that may contain the path of its program.
     pub fn variable(self) -> &'static str {
         match self {
             Kind::Firn => "BENCH_FIRN",
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// A self-signed certificate for TLS, made for one run.
+/// A self-signed certificate for TLS, made for one run and trusted only by its clients.
 #[derive(Clone, Debug)]
 pub struct Locks {
     /// Web config file with the paths of certificate and key.
@@ -157,18 +157,19 @@ impl Locks {
     }
 }
 
-/// An installed system with the settings for a run.
+/// An installed system with the settings for a run. Copies with other settings are made by its
+/// methods.
 #[derive(Clone, Debug)]
 pub struct System {
-    /// Kind of the system.
+    /// Kind of the system, which determines its flags.
     pub kind: Kind,
-    /// Version that its program reports.
+    /// Version that its program reports, or `unknown`.
     pub version: String,
-    /// Path of its program.
+    /// Path of its executable file.
     pub program: PathBuf,
     /// Lines for the config file, in addition to an empty list of scrape configs.
     settings: &'static str,
-    /// Certificate for serving TLS, if enabled.
+    /// Certificate for serving TLS, if it is enabled for the run.
     locks: Option<Locks>,
     retention_days: u32,
 }
@@ -284,7 +285,7 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// A running system, which is killed when this value is dropped.
+/// A running system, which is killed when this value is dropped unless it was stopped before.
 #[derive(Debug)]
 pub struct Running {
     kind: Kind,
@@ -326,7 +327,7 @@ impl Running {
         ))
     }
 
-    /// Returns the resource usage of the process so far.
+    /// Returns the resource usage of the process so far. Fails if the process has exited.
     pub fn usage(&self) -> Result<Usage, String> {
         process::usage(self.child.id())
             .ok_or_else(|| format!("{} is gone from /proc", self.kind.name()))
@@ -342,12 +343,12 @@ impl Running {
         answer.map(drop).map_err(|e| format!("{url}: {e}"))
     }
 
-    /// Returns the URL of the remote-write receiver.
+    /// Returns the URL at which the process accepts remote write.
     pub fn write_url(&self) -> String {
         format!("{}/api/v1/write", self.url)
     }
 
-    /// Kills the process with SIGKILL, as in a crash.
+    /// Kills the process with SIGKILL, as in a crash, and waits until it has exited.
     pub fn kill(mut self) -> Result<(), String> {
         let kill = self.child.kill().and_then(|()| self.child.wait());
         kill.map(drop)

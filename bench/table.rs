@@ -7,11 +7,11 @@ use crate::system::{ALL, Kind, System};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A row of the table with one figure per system.
+/// A row of the table with one figure per system, in the order of the columns.
 pub struct Row {
-    /// The measured quantity.
+    /// The measured quantity, as the label of the row.
     pub name: String,
-    /// Unit of the figures.
+    /// Unit of the figures in the row.
     pub unit: &'static str,
     /// Figure of each measured system; NaN if it has none.
     pub figures: Vec<f64>,

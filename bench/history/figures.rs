@@ -25,7 +25,7 @@ impl Age {
         }
     }
 
-    /// Returns a progress line about this age.
+    /// Returns a progress line about this age for standard error.
     pub(super) fn line(&self) -> String {
         format!(
             "  {}: sent in {:.1} s, {:.1} MiB, recent query {:.2} ms, fastest tenth",
@@ -49,7 +49,7 @@ impl PanelTime {
         }
     }
 
-    /// Returns a progress line about this panel.
+    /// Returns a progress line about this panel for standard error.
     pub(super) fn line(&self) -> String {
         format!(
             "{} of {} days: {:.1} ms cold, {:.1} ms warm, {} elements",
@@ -77,7 +77,7 @@ impl Measured {
         self.ages.last()
     }
 
-    /// Returns a figure for the young and for the old system.
+    /// Returns a figure for the young and for the old system; NaN for an unmeasured age.
     fn young_and_old(&self, of: impl Fn(&Age) -> f64) -> (f64, f64) {
         let young = self.ages.iter().find(|age| age.age_ms == YOUNG_MS);
         let figure = |age: Option<&Age>| age.map_or(f64::NAN, &of);

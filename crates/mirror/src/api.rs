@@ -145,7 +145,7 @@ impl Ask {
     }
 }
 
-/// Prints the expression followed by its times in seconds.
+/// Prints the expression followed by its times in seconds, for messages about differences.
 impl std::fmt::Display for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

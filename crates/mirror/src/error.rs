@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// error of the user, all others are failures of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// The command line or an input file is invalid.
+    /// The command line or an input file is invalid, which the user must correct.
     #[error("{0}")]
     Usage(String),
     /// A file or directory could not be read or written.
@@ -53,7 +53,7 @@ pub enum MirrorError {
     /// An expected event did not happen in time, or a step failed to complete.
     #[error("{0}")]
     Late(String),
-    /// The operation was cancelled by a signal.
+    /// The operation was cancelled by a signal and has cleaned up.
     #[error("stopped by a signal; run the same command again to continue")]
     Stopped,
     /// A system under test missed required figures, which the text lists.
@@ -70,7 +70,7 @@ pub enum MirrorError {
         /// URL of the first failed request and its result.
         first: String,
     },
-    /// Requests of a completed load were rejected or lost.
+    /// Requests of a completed load were rejected or lost, and no goals were set.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
         /// Number of requests that were rejected or lost.

@@ -32,7 +32,8 @@ pub fn encode(data: &Data) -> Vec<u8> {
     body
 }
 
-/// Returns the number of the metric type in `io.prometheus.client.MetricType`.
+/// Returns the number of the metric type in `io.prometheus.client.MetricType`: counter, histogram
+/// or gauge histogram.
 fn kind(sample: &Sample) -> u64 {
     match &sample.value {
         PointValue::Float(_) => 0,

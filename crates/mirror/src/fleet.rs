@@ -137,7 +137,7 @@ struct Pod {
 }
 
 impl Fleet {
-    /// Creates a fleet before its first round.
+    /// Creates a fleet before its first round, whose pods export only the usual series.
     pub fn new(options: FleetOptions) -> Self {
         Self::with(options, More::default())
     }
@@ -181,17 +181,17 @@ impl Fleet {
         (index as f64) >= begun
     }
 
-    /// Returns the number of series of each pod.
+    /// Returns the number of series of each pod, including those of [`More`].
     pub fn series_per_pod(&self) -> usize {
         self.templates.len() + self.natives.len()
     }
 
-    /// Returns the number of pods at any one time.
+    /// Returns the number of pods at any one time, which replacement does not change.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// Returns the number of series at any one time.
+    /// Returns the number of series at any one time, which replacement does not change.
     pub fn series_count(&self) -> usize {
         self.pods.len() * self.series_per_pod()
     }

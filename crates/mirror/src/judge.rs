@@ -41,7 +41,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns the name that reports and metrics use.
+    /// Returns the name of the class in reports, metrics and `difference.json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Value => "value",
@@ -123,17 +123,17 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// Returns whether there are no differences.
+    /// Returns whether there are no differences, so that the answers match.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// Returns the classes that occur, most severe first.
+    /// Returns the classes that occur, most severe first, each once.
     pub fn classes(&self) -> Vec<Class> {
         self.found.keys().copied().collect()
     }
 
-    /// Returns the first place of the most severe class.
+    /// Returns the first place of the most severe class; `None` if there are no differences.
     pub fn first(&self) -> Option<&Spot> {
         self.found.values().next().map(|(spot, _)| spot)
     }
@@ -145,7 +145,7 @@ impl Differences {
             .map(|(class, (_, count))| (*class, *count))
     }
 
-    /// Creates a set with one difference.
+    /// Creates a set with one difference, for answers that are not compared by [`differences`].
     pub fn of(spot: Spot) -> Self {
         let mut found = Self::default();
         found.note(spot.class, || spot);
@@ -192,7 +192,7 @@ impl Judge {
         }
     }
 
-    /// Records a difference that does not concern a series.
+    /// Records a difference that does not concern a single series, such as the status.
     fn part(&mut self, class: Class, what: &str, baseline: Value, candidate: Value) {
         self.found.note(class, || Spot {
             class,
@@ -260,7 +260,7 @@ impl Judge {
         }
     }
 
-    /// Records a series that only one answer contains.
+    /// Records a series that only one answer contains, with its first point as an example.
     fn lone(&mut self, class: Class, what: &str, series: &Series<'_>) {
         self.found.note(class, || {
             let first = series.points.first();

@@ -7,7 +7,7 @@ use firn_model::sample::TimestampMs;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The style sheet of all pages.
+/// The style sheet of all pages, with colours that suit light and dark mode.
 pub(crate) const STYLE: &str = "
 :root{color-scheme:light dark}
 body{font:15px/1.45 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
@@ -21,7 +21,7 @@ svg text{font:11px system-ui,sans-serif;fill:currentColor}.value{text-anchor:end
 .legend span{margin-right:1rem}details{margin:.4rem 0}
 ";
 
-/// Escapes text for HTML, including attribute values.
+/// Escapes text for HTML, including attribute values, and replaces control characters.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -84,7 +84,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the directory and a file for each sender.
+    /// Creates the directory and an empty file for each sender, replacing existing ones.
     pub fn create(dir: &Path, senders: usize) -> Result<Self, MirrorError> {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create folder", dir))?;
         let create = |sender| {
@@ -100,7 +100,7 @@ impl Writer {
         })
     }
 
-    /// Appends a request to the file of `sender`.
+    /// Appends a request to the file of `sender`, behind its earlier ones.
     pub fn push(&mut self, sender: usize, request: &Request) -> Result<(), MirrorError> {
         let (path, file) = &mut self.files[sender];
         let mut header = [0; HEADER_BYTES];
@@ -127,7 +127,7 @@ impl Writer {
     }
 }
 
-/// Reads the summary of the load in `dir`.
+/// Reads the summary of the load in `dir`. Fails if the directory was not finished.
 pub fn read_summary(dir: &Path) -> Result<Summary, MirrorError> {
     let path = dir.join("load.json");
     let text = std::fs::read_to_string(&path).map_err(MirrorError::file("read", &path))?;
@@ -145,7 +145,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the file of `sender` in `dir`.
+    /// Opens the file of `sender` in `dir`, positioned at its first request.
     pub fn open(dir: &Path, sender: usize) -> Result<Self, MirrorError> {
         let path = sender_path(dir, sender);
         let file = File::open(&path).map_err(MirrorError::file("open", &path))?;

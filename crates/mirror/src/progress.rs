@@ -18,7 +18,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Creates a line that counts queries.
+    /// Creates a line that counts queries and estimates the time left.
     pub fn questions() -> Self {
         Self::new("{msg}: {human_pos} of {human_len} queries ({percent}%), {per_sec}, {eta} left")
     }
@@ -40,7 +40,7 @@ impl Progress {
         self.0.inc(1);
     }
 
-    /// Sets the number of completed steps and the message.
+    /// Sets the number of completed steps and the message behind the bar.
     pub fn reach(&self, done: u64, what: String) {
         self.0.set_message(what);
         self.0.set_position(done);

@@ -22,13 +22,13 @@ pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Appends a varint field.
+/// Appends a varint field: its tag and the value.
 pub(crate) fn push_number(out: &mut Vec<u8>, field: u64, value: u64) {
     push_uvarint(out, field << 3);
     push_uvarint(out, value);
 }
 
-/// Appends a `double` field.
+/// Appends a `double` field: its tag and eight bytes in little-endian order.
 pub(crate) fn push_float(out: &mut Vec<u8>, field: u64, value: f64) {
     push_uvarint(out, field << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
@@ -53,7 +53,7 @@ pub(crate) fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
     }
 }
 
-/// Appends packed `double` values; nothing if `values` is empty.
+/// Appends packed `double` values as one field; nothing if `values` is empty.
 pub(crate) fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
     if !values.is_empty() {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -61,7 +61,7 @@ pub(crate) fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
     }
 }
 
-/// Appends packed `sint` values; nothing if `deltas` is empty.
+/// Appends packed `sint` values as one field; nothing if `deltas` is empty.
 pub(crate) fn push_deltas(out: &mut Vec<u8>, field: u64, deltas: &[i64]) {
     if !deltas.is_empty() {
         let mut message = Vec::new();

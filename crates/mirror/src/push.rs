@@ -52,7 +52,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds the outcome of another connection.
+    /// Adds the outcome of another connection; its latencies are appended in no particular order.
     pub fn merge(&mut self, other: Outcome) {
         self.samples += other.samples;
         self.requests += other.requests;
@@ -135,7 +135,7 @@ impl OnFailure<'_> {
         }
     }
 
-    /// Returns whether the senders have been stopped.
+    /// Returns whether the senders have been stopped by a failed request.
     pub fn is_stopped(self) -> bool {
         matches!(self, Self::Stop(stopped) if stopped.load(Ordering::Relaxed))
     }
@@ -268,7 +268,7 @@ pub fn now_ms() -> TimestampMs {
     elapsed.map_or(0, |d| d.as_millis() as i64)
 }
 
-/// Waits until `due_ms` or until the senders are stopped.
+/// Waits until `due_ms` or until the senders are stopped, which is noticed within [`LOOK_PAUSE`].
 fn wait_until(due_ms: TimestampMs, on_failure: OnFailure<'_>) {
     while !on_failure.is_stopped() {
         let wait_ms = due_ms.saturating_sub(now_ms());

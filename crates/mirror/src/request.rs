@@ -47,7 +47,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the `Content-Type` header of requests in this version.
+    /// Returns the `Content-Type` header of requests in this version, which names the message.
     pub fn content_type(self) -> &'static str {
         match self {
             Protocol::One => "application/x-protobuf",
@@ -63,7 +63,7 @@ impl Protocol {
         }
     }
 
-    /// Encodes `batch` as the compressed body of a request.
+    /// Encodes `batch` as the body of a request, compressed with snappy.
     pub fn encode(self, batch: &Batch) -> Vec<u8> {
         match self {
             Protocol::One => body::encode(batch),

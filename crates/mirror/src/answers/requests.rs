@@ -66,7 +66,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses a line whose alternatives have already been expanded.
+    /// Parses a line whose alternatives have already been expanded; returns `None` if it is
+    /// malformed.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(4, ' ');
         let kind = match words.next()? {

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Number of bits after the leading one that determine the bucket of a value.
 const KEPT_BITS: u32 = 5;
 
-/// Number of buckets for all 64-bit values in microseconds.
+/// Number of buckets that cover all 64-bit values in microseconds.
 const BUCKETS: usize = ((64 - KEPT_BITS as usize) + 1) << KEPT_BITS;
 
 /// A histogram of latencies with exponential buckets, and their exact sum and maximum. It takes the
@@ -33,7 +33,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds the latency of a response to the histogram.
+    /// Adds the latency of a response to the histogram, in constant time.
     pub fn record(&mut self, elapsed: Duration) {
         let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.buckets[bucket_of(us)] += 1;
@@ -42,12 +42,12 @@ impl Latencies {
         self.max_us = self.max_us.max(us);
     }
 
-    /// Returns the number of recorded latencies.
+    /// Returns the number of recorded latencies, which is exact.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the sum of all recorded latencies in seconds.
+    /// Returns the sum of all recorded latencies in seconds, which is exact to the microsecond.
     pub fn sum_seconds(&self) -> f64 {
         self.sum_us as f64 / 1e6
     }
@@ -66,7 +66,8 @@ impl Latencies {
         0.0
     }
 
-    /// Returns the longest recorded latency in milliseconds.
+    /// Returns the longest recorded latency in milliseconds, exactly; 0 if nothing has been
+    /// recorded.
     pub fn max_ms(&self) -> f64 {
         self.max_us as f64 / 1e3
     }

@@ -25,7 +25,7 @@ const STRETCH_MS: i64 = 3_600_000;
 /// Upper bound of `--concurrency`; more requests would only measure the queues of the systems.
 const CONCURRENCY_MAX: usize = 256;
 
-/// Names of the two systems in flags and reports.
+/// Names of the two systems in flags and reports, in the order in which they are compared.
 const NAMES: [&str; 2] = ["baseline", "candidate"];
 
 /// Lower bound of `--busy` in percent. It bounds the pause after a request that used its whole
@@ -278,12 +278,12 @@ pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMat
 }
 
 impl Options {
-    /// Parses and validates the arguments that follow `firn compare`.
+    /// Parses and validates the arguments that follow `firn compare`. Fails with a usage error.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
         Self::of(&matches(args)?)
     }
 
-    /// Converts parsed arguments into options and validates them.
+    /// Converts parsed arguments into options and validates them, including their combination.
     pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let given = |id: &str| matches.get_one::<String>(id);
         let list = |id: &str| -> Vec<String> {
@@ -350,7 +350,7 @@ impl Options {
         }
     }
 
-    /// Returns whether any of the passes sends collected queries.
+    /// Returns whether any of the passes sends collected queries, so that at least one is required.
     pub fn needs_questions(&self) -> bool {
         let of_questions = [Pass::Instant, Pass::Range, Pass::Series];
         self.passes.iter().any(|pass| of_questions.contains(pass))

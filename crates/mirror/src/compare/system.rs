@@ -29,7 +29,8 @@ impl Fetched {
     }
 }
 
-/// Converts a response or an error into a [`Fetched`].
+/// Converts a response or an error into a [`Fetched`]. Redirects and foreign error pages become
+/// faults.
 fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
     let none = |fault| Fetched {
         body: Vec::new(),

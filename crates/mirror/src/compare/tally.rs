@@ -45,7 +45,7 @@ impl Pass {
         Pass::Metadata,
     ];
 
-    /// Returns the name that flags, reports and metrics use.
+    /// Returns the name of the pass in flags, reports, metrics and names of folders.
     pub fn as_str(self) -> &'static str {
         match self {
             Pass::Instant => "instant",
@@ -72,7 +72,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes, in the order of reports.
+    /// All outcomes in the order of reports, which is also that of [`Counts`].
     pub const ALL: [Outcome; 4] = [
         Outcome::Match,
         Outcome::Mismatch,
@@ -80,7 +80,7 @@ impl Outcome {
         Outcome::Skip,
     ];
 
-    /// Returns the name that reports and metrics use.
+    /// Returns the name of the outcome in reports and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Match => "match",
@@ -101,10 +101,10 @@ pub enum Vacuous {
 }
 
 impl Vacuous {
-    /// All reasons, in the order of reports.
+    /// All reasons in the order of reports, by which counts are indexed.
     pub const ALL: [Vacuous; 2] = [Vacuous::Empty, Vacuous::SameError];
 
-    /// Returns the name that reports use.
+    /// Returns the name of the reason in `report.json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Vacuous::Empty => "empty",
@@ -144,7 +144,7 @@ pub struct Judged {
 pub struct Counts([u64; 4]);
 
 impl Counts {
-    /// Returns the number of queries with this outcome.
+    /// Returns the number of queries with this outcome, in the round or pass that is counted.
     pub fn of(&self, outcome: Outcome) -> u64 {
         self.0[outcome as usize]
     }
@@ -281,17 +281,18 @@ impl Tally {
         self.findings.insert(key, Finding { judged, times });
     }
 
-    /// Returns the counts by round, oldest first.
+    /// Returns the counts by round, oldest first; each entry may represent several merged
+    /// rounds.
     pub fn rounds(&self) -> &[Round] {
         &self.rounds
     }
 
-    /// Returns the counts of a pass over all rounds.
+    /// Returns the counts of a pass over all rounds, which are exact even after rounds were merged.
     pub fn counts(&self, pass: Pass) -> Counts {
         self.all[pass as usize]
     }
 
-    /// Returns the number of differing answers by class.
+    /// Returns the number of answers that differed by class, over all rounds and passes.
     pub fn classes(&self) -> &BTreeMap<Class, u64> {
         &self.classes
     }

@@ -29,7 +29,8 @@ pub struct IgnoredLabels {
 }
 
 impl IgnoredLabels {
-    /// Returns whether the label `name` is ignored.
+    /// Returns whether the label `name` is ignored, because of the built-in list or the command
+    /// line.
     pub fn contains(&self, name: &str) -> bool {
         ADDED_LABELS.contains(&name) || self.more.iter().any(|more| more == name)
     }

@@ -28,12 +28,12 @@ fn scramble(seed: u64) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the sequence that belongs to `seed`.
+    /// Creates the sequence that belongs to `seed`. Similar seeds give unrelated sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns the next 64 random bits of the sequence.
+    /// Returns the next 64 random bits of the sequence, from which all other values are derived.
     pub fn bits(&mut self) -> u64 {
         let out = scramble(self.0);
         self.0 = self.0.wrapping_add(STEP);

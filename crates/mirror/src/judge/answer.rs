@@ -250,7 +250,7 @@ fn milliseconds(seconds: f64) -> i64 {
 }
 
 impl PointValue<'_> {
-    /// Converts the value to the JSON of the API.
+    /// Converts the value to the JSON of the API, for reports.
     pub fn to_json(&self) -> Value {
         match self {
             PointValue::Float(text) => Value::String((*text).to_owned()),
@@ -272,7 +272,8 @@ impl PointValue<'_> {
     }
 }
 
-/// Formats labels as a PromQL selector, such as `up{job="x"}`.
+/// Formats labels as a PromQL selector, such as `up{job="x"}`. Names that are not identifiers are
+/// quoted.
 pub fn series_text(labels: &LabelSet) -> String {
     let mut name = labels.get(METRIC_NAME).map_or("", String::as_str);
     let mut matchers = Vec::new();

@@ -28,7 +28,8 @@ pub enum Bar {
 }
 
 impl Bar {
-    /// Determines the length of the load that `options` describe.
+    /// Determines the length of the load that `options` describe. Fails if the directory to replay
+    /// cannot be read.
     pub fn of(options: &Options) -> Result<Self, MirrorError> {
         Ok(match &options.action {
             Action::Replay(dir) => Self::Requests(prepared::read_summary(dir)?.requests),

@@ -86,7 +86,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Returns the summary of everything generated so far.
+    /// Returns the summary of everything generated so far, by all calls of [`Maker::make`].
     pub fn summary(&self) -> Summary {
         Summary {
             series_created: self.fleet.created_count() * self.replicas,

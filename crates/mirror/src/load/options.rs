@@ -257,7 +257,7 @@ struct Flags {
 }
 
 impl Options {
-    /// Parses and validates the arguments that follow `firn load`.
+    /// Parses and validates the arguments that follow `firn load`. Fails with a usage error.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
         Self::of(&matches(args)?)
     }
@@ -276,7 +276,7 @@ impl Options {
         }
     }
 
-    /// Converts parsed arguments into options and validates them.
+    /// Converts parsed arguments into options and validates them, including their combination.
     pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let flags = Flags::of(matches)?;
         flags.check()?;
@@ -389,7 +389,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Returns the minimum number of series per target.
+    /// Returns the minimum number of series per target, which all pods export.
     fn series_min(&self) -> usize {
         SERIES_PER_POD + usize::from(self.native_histograms) * HANDLERS
     }

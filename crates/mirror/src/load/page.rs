@@ -8,7 +8,7 @@ use crate::page::{STYLE, escape, time_text};
 use crate::quantiles::Quantiles;
 use std::collections::BTreeMap;
 
-/// Number of intervals for which latency quantiles are drawn.
+/// Number of intervals of the load for which latency quantiles are drawn.
 const PARTS: i64 = 60;
 
 /// Number of bytes per MiB.

@@ -102,7 +102,7 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// Creates a shift by `by_ms` milliseconds.
+    /// Creates a shift by `by_ms` milliseconds, which may be negative.
     pub fn by(by_ms: i64) -> Self {
         Self {
             by_ms,
@@ -110,7 +110,8 @@ impl Shift {
         }
     }
 
-    /// Returns the request with all timestamps shifted, encoded again.
+    /// Returns the request with its due time and all timestamps shifted, encoded again in the same
+    /// version.
     pub fn apply(&mut self, request: Request) -> Result<Request, MirrorError> {
         let batch = self
             .bodies

@@ -80,7 +80,7 @@ impl Report {
         judged
     }
 
-    /// Writes `report.json` and `report.html` into `dir`.
+    /// Writes `report.json` and `report.html` into `dir`, which is created if necessary.
     pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         let mut json = self.to_json();

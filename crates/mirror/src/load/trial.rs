@@ -125,7 +125,7 @@ pub fn arguments() -> Vec<Arg> {
     arguments
 }
 
-/// Returns the flags for replicas, late samples and exemplars.
+/// Returns the flags for replicas, late samples and exemplars of the generated samples.
 fn extra_arguments() -> [Arg; 4] {
     [
         text(

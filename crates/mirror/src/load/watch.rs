@@ -11,13 +11,13 @@ use crate::push::{Access, now_ms};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Time between two observations.
+/// Time between two observations, to which the duration of an observation is added.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Timeout of an observation; a busy system may miss one.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Maximum length in bytes of a metrics response.
+/// Maximum length in bytes of a metrics response; a longer one counts as missing.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// A system whose resource usage is recorded during a load, on a thread of its own.
@@ -47,7 +47,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Converts the observation to the JSON of reports.
+    /// Converts the observation to the JSON of reports, with null for unknown figures.
     pub fn to_json(&self) -> Value {
         json!({
             "time": seconds(self.time_ms).parse::<f64>().unwrap_or_default(),

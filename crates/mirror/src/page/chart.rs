@@ -119,7 +119,7 @@ fn legend(lines: &[Line<'_>]) -> String {
     format!("<p class=\"legend\">{}</p>", items.join(" "))
 }
 
-/// Formats a value for an axis with few digits.
+/// Formats a value for an axis with few digits, in exponential notation if it is large or small.
 fn number(value: f64) -> String {
     let size = value.abs();
     match size != 0.0 && !(1e-3..1e6).contains(&size) {

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-/// Magic bytes at the start of Firn's file.
+/// Magic bytes at the start of Firn's file of active queries.
 pub const FIRN_MAGIC: &[u8] = b"FIRNACT\0";
 
 const PAGE_BYTES: usize = 4096;

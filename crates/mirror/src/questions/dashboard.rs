@@ -62,7 +62,7 @@ pub enum Kind {
     Other(String),
 }
 
-/// The value in files that selects all values.
+/// The value in dashboard files that represents the selection of all values.
 pub const ALL: &str = "$__all";
 
 /// Parses a dashboard, possibly wrapped in the object of an export or an API response. `file` is

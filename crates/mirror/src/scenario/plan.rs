@@ -112,12 +112,12 @@ pub enum Action {
     Remove,
 }
 
-/// The keys that determine the action of a step.
+/// The keys of which each step has exactly one, and which determines its action.
 const ACTIONS: [&str; 7] = [
     "kill", "pause", "restart", "upgrade", "fill", "add", "remove",
 ];
 
-/// The systems that exist from the beginning.
+/// The systems that exist from the beginning of a run and cannot be removed.
 pub const FIRST: [&str; 2] = ["baseline", "candidate"];
 
 /// The queries of the comparison after the load, as the flags with which the run starts `firn

@@ -85,7 +85,7 @@ impl Outcomes {
         self.first_failure = self.first_failure.take().or(other.first_failure);
     }
 
-    /// Returns the number of queries that were due.
+    /// Returns the number of queries that were due, whether they were sent or not.
     pub fn count(&self) -> u64 {
         self.latencies_us.len() as u64
     }
@@ -96,14 +96,14 @@ impl Outcomes {
         sum / 1e6 / (self.latencies_us.len().max(1) as f64)
     }
 
-    /// Returns the quantiles of the latencies in microseconds.
+    /// Returns the quantiles of the latencies in microseconds, measured from the due times.
     pub fn latencies(&self) -> Quantiles {
         Quantiles::new(self.latencies_us.clone())
     }
 }
 
 impl Asked {
-    /// Returns the outcomes of all queries together.
+    /// Returns the outcomes of all queries together, merged into one value.
     pub fn total(&self) -> Outcomes {
         let mut total = Outcomes::default();
         for outcomes in self.by_question.values() {
@@ -256,7 +256,8 @@ impl Plan {
         self.questions.len() - 1
     }
 
-    /// Sends queries over one connection until `end` is signalled.
+    /// Sends due queries over one connection until `end` is signalled, competing with other
+    /// connections for them.
     fn ask_due(
         &self,
         (begun, begun_ms): (Instant, i64),

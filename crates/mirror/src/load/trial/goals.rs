@@ -46,7 +46,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Converts the result to the JSON of the report.
+    /// Converts the result to the JSON of the report, an entry of its list `goals`.
     pub fn to_json(&self) -> Value {
         json!({ "goal": self.goal, "reached": self.reached, "met": self.is_met })
     }

@@ -63,7 +63,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Vec<Question>, Vec<Source>), MirrorErr
     Ok((asked, dashboards))
 }
 
-/// Returns the default queries for the simulated fleet.
+/// Returns the default queries for the simulated fleet, which presets use without `--queries`.
 pub fn of_fleet() -> Vec<Question> {
     let texts = questions::list::read(OF_FLEET, "fleet").expect("a test reads it");
     of_texts(&[Source::Texts(texts)]).expect("a test reads it")

@@ -7,7 +7,7 @@ use crate::quantiles::Quantiles;
 use firn_model::rounded::{bytes, count, counted, rate};
 use std::fmt::Write;
 
-/// Maximum number of characters of an expression.
+/// Maximum number of characters of an expression; longer ones are truncated.
 const EXPRESSION_CHARS: usize = 80;
 
 impl Summary {
