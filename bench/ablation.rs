@@ -35,7 +35,7 @@ pub fn run(firn: &System, dir: &Path, load: &Load) -> Result<Vec<Steadiness>, St
     Ok(measured)
 }
 
-/// Renders the results as a Markdown table with one column per variant.
+/// Renders the results as a Markdown table with one column per variant, without ratios.
 pub fn markdown(load: &Load, measured: &[Steadiness]) -> String {
     let summary = &load.summary;
     let hours = (summary.end_ms - summary.start_ms) as f64 / 3_600_000.0;

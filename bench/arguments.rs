@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Size of the loads and number of queries of a dashboard run.
+/// Size of the loads and number of queries of a dashboard run, for `--short` or `--full`.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Number of series of the fleet, which are rounded up to whole pods.

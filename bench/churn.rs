@@ -65,12 +65,14 @@ impl Steadiness {
         self.looks.iter().filter(move |l| l.at_ms >= from)
     }
 
-    /// Returns the quantile `share` of resident memory after the warm-up, in bytes.
+    /// Returns the quantile `share` of resident memory after the warm-up, in bytes; 1 is the
+    /// maximum.
     pub fn resident_bytes(&self, share: f64) -> f64 {
         quantile(self.settled().map(|l| l.resident_bytes as f64), share)
     }
 
-    /// Returns the quantile `share` of the query latency after the warm-up, in milliseconds.
+    /// Returns the quantile `share` of the query latency after the warm-up, in milliseconds; 1 is
+    /// the maximum.
     pub fn query_ms(&self, share: f64) -> f64 {
         quantile(self.settled().map(|l| l.query_ms), share)
     }

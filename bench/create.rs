@@ -51,7 +51,8 @@ pub struct Created {
     disk_bytes: u64,
 }
 
-/// Writes the OpenMetrics text to `path` and returns its length in bytes.
+/// Writes the OpenMetrics text to `path` and returns its length in bytes. The text is always the
+/// same.
 pub fn write_text(path: &Path) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut random: u64 = 1;
@@ -105,7 +106,7 @@ pub fn run(tool: &Tool, text: &Path, dir: &Path) -> Result<Created, String> {
     }
 }
 
-/// Waits until a process exits and returns its last observed resource usage.
+/// Waits until a process exits and returns its last observed resource usage, or its failure.
 fn watch(mut child: Child) -> io::Result<Result<Usage, String>> {
     let mut last = Usage::default();
     loop {

@@ -76,7 +76,8 @@ pub struct Loads {
     pub second: Load,
 }
 
-/// The receiver of forwarded samples, which accepts and counts all requests.
+/// The receiver of forwarded samples, which accepts and counts all requests without decoding
+/// them.
 struct Sink {
     port: u16,
     taken: Arc<AtomicUsize>,

@@ -65,10 +65,10 @@ const IDLE_SHARE: f64 = 0.05;
 const QUIET: Duration = Duration::from_secs(3);
 const IDLE_WITHIN: Duration = Duration::from_secs(240);
 
-/// Size of a history and of the new series at its end.
+/// Size of a history and of the new series at its end, from the command line.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Data time of the whole load in milliseconds, which is also the last age.
+    /// Data time of the whole load in milliseconds, which is also the age of the last measurement.
     pub span_ms: i64,
     /// Time between two samples of a series in milliseconds.
     pub interval_ms: i64,
@@ -174,7 +174,8 @@ struct Read {
     ms: f64,
 }
 
-/// Fills a directory below `dir` and measures the system at each age.
+/// Fills a directory below `dir` and measures the system at each age. The later phases use its
+/// data.
 pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<Measured, String> {
     let system = system.with_retention(plan.retention_days());
     let mut maker = Maker::new(&plan.load(start_ms)?);

@@ -284,7 +284,7 @@ fn measure_replay(arguments: &Arguments, dir: &Path, recording: &Path) -> Result
     firn_was_measured(arguments, &missing)
 }
 
-/// Returns the installed systems, and the reasons why others cannot be measured.
+/// Returns the installed systems that are to be measured, and the reasons why others cannot be.
 fn find_systems(arguments: &Arguments) -> (Vec<System>, Vec<(Kind, String)>) {
     let mut found = Vec::new();
     let mut missing = Vec::new();

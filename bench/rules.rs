@@ -171,7 +171,7 @@ pub fn head() -> String {
     )
 }
 
-/// Measures `system` without rules and with them, in directories below `dir`.
+/// Measures `system` without rules and with them, in directories below `dir`, one after the other.
 pub fn run(system: &System, dir: &Path) -> Result<Evaluated, String> {
     Ok(Evaluated {
         system: system.clone(),

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Maximum time until all ingested samples are visible to queries.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A load in a directory, ready to be sent to each system.
+/// A load in a directory, generated once and ready to be sent to each system.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Directory with the prepared requests of each sender.
@@ -74,7 +74,7 @@ impl Ingest {
         self.cpu_seconds * 1e6 / self.samples()
     }
 
-    /// Returns the number of accepted samples, at least one.
+    /// Returns the number of accepted samples, at least one, so that it can be a divisor.
     pub fn samples(&self) -> f64 {
         (self.report.outcome.samples as f64).max(1.0)
     }
@@ -132,7 +132,7 @@ pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
     dashboard::measure(&urls, span, plan.turns)
 }
 
-/// Runs the end of the fleet phase: kill, restart and stop.
+/// Runs the end of the fleet phase: kill, restart and stop, after which its results are complete.
 pub fn restart_fleet(loaded: Loaded, plan: &Plan) -> Result<Ingest, String> {
     let dir = loaded.dir.join("fleet");
     restart(&loaded.system, &dir, &plan.fleet, loaded.taken)

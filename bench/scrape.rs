@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_secs(15);
 /// Length of the measured window: four scrapes of each target.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Maximum time until all targets have been scraped once.
+/// Maximum time until all targets have been scraped once by a system.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The results of one system: resource usage and scrapes in the measured window.

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use ureq::tls::TlsConfig;
 
-/// Maximum time until a system is ready or has stopped.
+/// Maximum time until a system is ready or has stopped, which includes the replay of a WAL.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Time between two checks of a system that starts or stops.
@@ -112,7 +112,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Creates a P-256 certificate in `dir` with the program openssl.
+    /// Creates a P-256 certificate in `dir` with the program openssl, and a web config file for it.
     pub fn make(dir: &Path) -> Result<Self, String> {
         fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
@@ -174,7 +174,7 @@ pub struct System {
     retention_days: u32,
 }
 
-/// Returns the path of a program on PATH, if it exists.
+/// Returns the path of a program on PATH, if it exists, without checking that it is executable.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|dir| dir.join(name));
@@ -355,7 +355,8 @@ impl Running {
             .map_err(|e| format!("kill {}: {e}", self.kind.name()))
     }
 
-    /// Stops the system with SIGTERM and returns its last observed resource usage.
+    /// Stops the system with SIGTERM and returns its last observed resource usage. Fails if it
+    /// exits with an error.
     pub fn stop(mut self) -> Result<Usage, String> {
         let mut last = self.usage()?;
         let pid = rustix::process::Pid::from_child(&self.child);

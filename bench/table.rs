@@ -38,7 +38,7 @@ pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) 
     out + &draw(&systems, &rows(measured))
 }
 
-/// Renders the table of a churn run, with one column per system.
+/// Renders the table of a churn run, with one column per system and the ratios of Firn to others.
 pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, String)]) -> String {
     let summary = &load.summary;
     let mut out = format!(

@@ -38,7 +38,7 @@ impl Age {
 }
 
 impl PanelTime {
-    /// Returns the entry of a panel that a system did not answer.
+    /// Returns the entry of a panel that a system did not answer, in which all figures are NaN.
     pub(super) fn failed(name: &'static str, days: i64) -> Self {
         Self {
             days,
@@ -134,7 +134,7 @@ pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) 
     out + &draw(&systems, &rows(measured))
 }
 
-/// Creates a row with one figure of each system.
+/// Creates a row with one figure of each system, without the spread of repetitions.
 fn row(
     measured: &[Measured],
     name: String,

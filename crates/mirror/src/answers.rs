@@ -64,7 +64,8 @@ impl Recorded {
         json!({ "ask": self.ask.to_json(), "answer": self.answer }).to_string()
     }
 
-    /// Encodes `all` as a gzip-compressed file with one line per recorded answer.
+    /// Encodes `all` as a gzip-compressed file with one line per recorded answer, in their order.
+    /// [`Recorded::unpack`] reads it.
     pub fn pack(all: &[Recorded]) -> Result<Vec<u8>, MirrorError> {
         packed(all.iter().map(Recorded::to_line))
     }
@@ -92,7 +93,8 @@ impl Recorded {
     }
 }
 
-/// Compresses `lines` with gzip, each followed by a line break.
+/// Compresses `lines` with gzip, each followed by a line break, at the best level, because the
+/// files are part of the repository.
 fn packed(mut lines: impl Iterator<Item = String>) -> Result<Vec<u8>, MirrorError> {
     let mut file = GzEncoder::new(Vec::new(), Compression::best());
     let written = lines.try_for_each(|line| file.write_all((line + "\n").as_bytes()));
@@ -100,7 +102,8 @@ fn packed(mut lines: impl Iterator<Item = String>) -> Result<Vec<u8>, MirrorErro
     packed.map_err(|e| MirrorError::Usage(format!("answers cannot be packed: {e}")))
 }
 
-/// Decompresses a file that [`packed`] wrote and returns its lines as one text.
+/// Decompresses a file that [`packed`] wrote and returns its lines as one text. Fails if it is not
+/// valid gzip or UTF-8.
 fn unpacked(file: &[u8]) -> Result<String, MirrorError> {
     let mut text = String::new();
     let read = GzDecoder::new(file).read_to_string(&mut text);
@@ -129,7 +132,8 @@ const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two checks of whether the data has been scraped.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Exposes `data` in the Prometheus protobuf format on `address` until the process ends.
+/// Exposes `data` in the Prometheus protobuf format on `address` until the process ends. Fails if
+/// the address cannot be bound.
 pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     let body = exposition::encode(data);
     Target::start(address, move |_, stream| {
@@ -183,7 +187,8 @@ pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> 
     Ok(recorded)
 }
 
-/// Returns whether the system repeats `answer` each time the query is sent again.
+/// Returns whether the system repeats `answer` each time the query is sent again, compared by the
+/// rules for the query.
 fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, MirrorError> {
     if names_a_pair_of_a_range(ask, answer) {
         return Ok(false);

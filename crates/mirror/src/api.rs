@@ -80,7 +80,8 @@ impl Ask {
         }
     }
 
-    /// Returns the path of the endpoint below `/api/v1` and the request's parameters.
+    /// Returns the path of the endpoint below `/api/v1` and the request's parameters, with times in
+    /// seconds.
     pub fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
         match self {
             Ask::Instant {

@@ -21,7 +21,8 @@ use firn_model::exemplar::TimedExemplar;
 /// Length in bytes of the fixed part of a sample: two tags and the value.
 const SAMPLE_FIXED_BYTES: usize = 10;
 
-/// Encodes `batch` as the snappy-compressed body of a remote-write request.
+/// Encodes `batch` as the snappy-compressed body of a remote-write request, including histograms
+/// and exemplars.
 pub fn encode(batch: &Batch) -> Vec<u8> {
     let mut message = Vec::with_capacity(batch.series_count() * 320);
     let mut series_bytes = Vec::with_capacity(512);

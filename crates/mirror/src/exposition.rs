@@ -19,7 +19,7 @@ use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_promql::value::PointValue;
 
-/// Encodes all samples of `data` as the body of a scrape response.
+/// Encodes all samples of `data` as the body of a scrape response, with explicit timestamps.
 pub fn encode(data: &Data) -> Vec<u8> {
     let mut body = Vec::new();
     for (labels, samples) in &data.series {
@@ -74,7 +74,8 @@ fn family(labels: &Labels, run: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// Appends a `google.protobuf.Timestamp`, or nothing if the start timestamp is unknown.
+/// Appends a `google.protobuf.Timestamp` as the given field, or nothing if the start timestamp is
+/// unknown.
 fn push_start(out: &mut Vec<u8>, field: u64, start_time: TimestampMs) {
     if start_time == START_UNKNOWN {
         return;

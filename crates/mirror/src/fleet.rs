@@ -142,7 +142,8 @@ impl Fleet {
         Self::with(options, More::default())
     }
 
-    /// Creates a fleet like [`Fleet::new`], whose pods export additional series.
+    /// Creates a fleet like [`Fleet::new`], whose pods export additional series of workers or
+    /// native histograms.
     pub fn with(options: FleetOptions, more: More) -> Self {
         let mut templates = templates();
         templates.extend((0..more.worker_series).map(worker_template));
@@ -174,7 +175,8 @@ impl Fleet {
         Self { ramp_ms, ..self }
     }
 
-    /// Returns whether the pod at `index` has not started yet in this round.
+    /// Returns whether the pod at `index` has not started yet in this round. Always false without a
+    /// ramp.
     fn is_waiting(&self, index: usize) -> bool {
         let elapsed_ms = (self.round as i64 + 1).saturating_mul(self.options.interval_ms);
         let begun = self.pods.len() as f64 * (elapsed_ms as f64 / self.ramp_ms.max(1) as f64);

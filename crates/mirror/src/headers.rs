@@ -19,7 +19,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses and validates a header. `systems` are the names that may precede it.
+    /// Parses and validates a header. `systems` are the names that may precede it. Errors never
+    /// contain the value.
     pub fn parse(text: &str, systems: [&'static str; 2]) -> Result<Self, MirrorError> {
         let mut named = systems.into_iter().filter_map(|system| {
             let rest = text.strip_prefix(system)?.strip_prefix(':')?;
@@ -47,7 +48,8 @@ impl Header {
     }
 }
 
-/// Returns names and values of the headers that requests to `system` carry.
+/// Returns names and values of the headers that requests to `system` carry, in the order of the
+/// command line.
 pub fn headers_for(system: &str, headers: &[Header]) -> Vec<(String, String)> {
     let is_for_it = |header: &&Header| header.system.is_none_or(|name| name == system);
     let headers = headers.iter().filter(is_for_it);

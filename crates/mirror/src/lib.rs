@@ -5,7 +5,8 @@
 //! - [`request`] and [`body`]: encode these samples as the requests of a remote-write queue.
 //! - [`load`]: `firn load`, which generates, stores and sends requests; [`push`] is one connection,
 //!   [`prepared`] a load in files.
-//! - [`tee`]: `firn mirror`, which forwards remote-write requests to several targets.
+//! - [`tee`]: durable forwarding of remote-write requests to several targets, for `firn mirror` and
+//!   for the `remote_write` section of `firn serve`.
 //! - [`target`]: an HTTP server that is scraped in tests; [`exposition`] encodes its responses.
 //! - [`compare`]: `firn compare`, which sends [`questions`] to two systems and reports differences.
 //! - [`scenario`]: `firn scenario`, which does all this while systems are killed and upgraded.

@@ -210,7 +210,7 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         .map_err(MirrorError::file("write", Path::new("report")))
 }
 
-/// Generates the requests of `options` and writes them to `dir`.
+/// Generates the requests of `options` and writes them to `dir`, with the summary last.
 pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
     let mut writer = prepared::Writer::create(dir, options.senders)?;
     let summary = make(options, &mut |sender, request| {
@@ -278,7 +278,7 @@ fn replay_moved(
     })
 }
 
-/// Generates the requests of `options` and sends them at the same time.
+/// Generates the requests of `options` and sends them at the same time to the first receiver only.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
     let tls = options.tls.read()?;
     let access = Access {

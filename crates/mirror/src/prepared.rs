@@ -84,7 +84,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the directory and an empty file for each sender, replacing existing ones.
+    /// Creates the directory and an empty file for each sender, replacing existing ones. Fails if a
+    /// file cannot be created.
     pub fn create(dir: &Path, senders: usize) -> Result<Self, MirrorError> {
         std::fs::create_dir_all(dir).map_err(MirrorError::file("create folder", dir))?;
         let create = |sender| {
@@ -100,7 +101,7 @@ impl Writer {
         })
     }
 
-    /// Appends a request to the file of `sender`, behind its earlier ones.
+    /// Appends a request to the file of `sender`, behind its earlier ones, through a buffer.
     pub fn push(&mut self, sender: usize, request: &Request) -> Result<(), MirrorError> {
         let (path, file) = &mut self.files[sender];
         let mut header = [0; HEADER_BYTES];
@@ -145,7 +146,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the file of `sender` in `dir`, positioned at its first request.
+    /// Opens the file of `sender` in `dir`, positioned at its first request. Fails if it does not
+    /// exist.
     pub fn open(dir: &Path, sender: usize) -> Result<Self, MirrorError> {
         let path = sender_path(dir, sender);
         let file = File::open(&path).map_err(MirrorError::file("open", &path))?;

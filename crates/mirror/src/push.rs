@@ -135,7 +135,8 @@ impl OnFailure<'_> {
         }
     }
 
-    /// Returns whether the senders have been stopped by a failed request.
+    /// Returns whether the senders have been stopped by a failed request; always false if they
+    /// continue.
     pub fn is_stopped(self) -> bool {
         matches!(self, Self::Stop(stopped) if stopped.load(Ordering::Relaxed))
     }

@@ -7,7 +7,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Sorts `values` for later queries of their quantiles.
+    /// Sorts `values` for later queries of their quantiles, so that each is found in constant time.
     pub fn new(mut values: Vec<u32>) -> Self {
         values.sort_unstable();
         Self { sorted: values }

@@ -11,7 +11,8 @@
 //! All parts run as separate processes, as users run them: `firn load`, `firn mirror` and the
 //! commands of the file. Invariant: the directory of a run contains the scenario, the files that it
 //! names, all logs, the report and the result. An interrupted run continues where it stopped, and
-//! the scenario of a directory can be run again elsewhere. No process outlives its run.
+//! the scenario of a directory can be run again elsewhere. No process outlives its run; those of a
+//! killed run are ended by the next one.
 
 mod alerts;
 mod checks;

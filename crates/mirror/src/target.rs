@@ -14,7 +14,7 @@ const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum length of a request's body in bytes.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// Timeout of each read from a connection.
+/// Timeout of each read from a connection, after which it is closed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A received HTTP request, read completely before it is passed to the answering function.
@@ -110,7 +110,7 @@ pub fn respond(stream: &mut TcpStream, status: &str, content_type: &str, body: i
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }
 
-/// Writes a response with metrics in the text exposition format.
+/// Writes a response with metrics in the text exposition format, with status 200.
 pub fn expose(stream: &mut TcpStream, body: &str) {
     respond(stream, "200 OK", "text/plain; version=0.0.4", body);
 }

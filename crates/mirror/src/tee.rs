@@ -182,14 +182,14 @@ impl Mirror {
         }
     }
 
-    /// Returns the current targets and their keys.
+    /// Returns the current targets and their keys, in the order of the keys.
     pub fn targets(&self) -> Vec<(String, Arc<Target>)> {
         let targets = lock(&self.targets);
         let each = |(key, working): (&String, &Working)| (key.clone(), working.target.clone());
         targets.iter().map(each).collect()
     }
 
-    /// Returns whether a file with this name belongs to the log of bodies.
+    /// Returns whether a file with this name belongs to the log of bodies and holds queued data.
     pub fn is_of_queue(name: &Path) -> bool {
         bodies::is_segment(name)
     }
@@ -204,7 +204,8 @@ impl Mirror {
         self.taken.refused.get()
     }
 
-    /// Returns the position at which a target that is not running begins.
+    /// Returns the position at which a target that is not running begins: its stored one, or an end
+    /// of the log.
     fn first_cursor(&self, key: &str, found: Option<&Found>) -> u64 {
         let (start, end) = (self.bodies.start(), self.bodies.end());
         let cursor = match found {

@@ -100,7 +100,8 @@ impl Grammar {
         self.random.below(count) == 0
     }
 
-    /// Generates an instant vector whose expression is nested at most `depth` levels deep.
+    /// Generates an instant vector whose expression is nested at most `depth` levels deep; at depth
+    /// 0 it is a selector.
     fn vector(&mut self, depth: usize) -> String {
         if depth == 0 {
             return self.selector();
@@ -154,7 +155,8 @@ impl Grammar {
         }
     }
 
-    /// Generates an `offset`, an `@` modifier, both, or in most cases neither.
+    /// Generates an `offset`, an `@` modifier, both, or in most cases neither. `@` is a fixed time
+    /// or an end of the query's range.
     fn modifier(&mut self) -> String {
         let offset = format!(" offset {}", self.duration(&OFFSETS));
         let at = match self.random.below(6) {

@@ -145,7 +145,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether `actual` matches `expected`. A shape may contain additional fields.
+    /// Returns whether `actual` matches `expected`. A shape may contain additional fields, as a
+    /// newer version may add them.
     fn accepts(self, expected: &str, actual: &str) -> bool {
         match self {
             // The recorded body may date from a time when fewer fields were masked.
@@ -346,7 +347,8 @@ impl Answered {
         text.lines().enumerate().map(line).collect()
     }
 
-    /// Encodes `all` as a gzip-compressed file with one line per response.
+    /// Encodes `all` as a gzip-compressed file with one line per response, in their order.
+    /// [`Answered::unpack`] reads it.
     pub fn pack(all: &[Self]) -> Result<Vec<u8>, MirrorError> {
         super::packed(all.iter().map(Self::to_line))
     }
@@ -368,7 +370,8 @@ pub fn parse(text: &str) -> Result<Vec<Request>, MirrorError> {
     Ok(requests)
 }
 
-/// Returns the responses of the system at `base` to each of `requests`.
+/// Returns the responses of the system at `base` to each of `requests`, in their order. Fails with
+/// the first request that gets no response.
 pub fn record(base: &str, requests: &[Request]) -> Result<Vec<Answered>, MirrorError> {
     let agent = agent();
     requests.iter().map(|r| r.ask(&agent, base)).collect()

@@ -8,7 +8,8 @@ use crate::questions::parse;
 use firn_model::labels::METRIC_NAME;
 use firn_promql::ast::{Duration, Expr, ExprKind, Grouping, ValueType, VectorSelector};
 
-/// Maximum number of expressions that are tried for one query.
+/// Maximum number of expressions that are tried for one query, each of which is sent to both
+/// systems.
 const TRIES_MAX: usize = 48;
 
 /// Maximum length of an expression that is minimised; longer ones would take too long.
@@ -39,7 +40,8 @@ pub fn minimise(expr: &Expr, differs: &mut dyn FnMut(&Expr) -> bool) -> String {
     best.to_string()
 }
 
-/// Returns all expressions that are one step smaller, starting with the smallest.
+/// Returns all expressions that are one step smaller, starting with the smallest. Some of them may
+/// be invalid.
 fn steps(expr: &Expr) -> Vec<Expr> {
     let mut parts = Vec::new();
     expr.for_each_child(&mut |child| collect_parts(child, &mut parts));

@@ -272,7 +272,8 @@ pub struct Options {
     pub tls: TlsFiles,
 }
 
-/// Parses the arguments that follow `firn compare` without validating their combination.
+/// Parses the arguments that follow `firn compare` without validating their combination. Fails with
+/// clap's error, which may be the requested help.
 pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     command().try_get_matches_from(std::iter::once("compare".into()).chain(args))
 }
@@ -473,7 +474,8 @@ fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
     Ok(duration.as_millis() as i64)
 }
 
-/// Returns the value of a duration flag without a default in milliseconds.
+/// Returns the value of a duration flag without a default in milliseconds; `None` if it is not
+/// given.
 fn optional_ms(matches: &ArgMatches, id: &str) -> Result<Option<i64>, MirrorError> {
     match matches.contains_id(id) {
         true => duration_ms(matches, id).map(Some),

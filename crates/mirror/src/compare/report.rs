@@ -69,7 +69,8 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes `report.json`, `report.html` and `report.md` into `dir`, replacing earlier ones.
+    /// Writes `report.json`, `report.html` and `report.md` into `dir`, replacing earlier ones one
+    /// after the other. Fails with the first file that cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
         replace(&dir.join("report.json"), &self.json())?;
         replace(&dir.join("report.html"), &html::page(self))?;
@@ -81,7 +82,8 @@ impl Report<'_> {
         self.tally.match_rate().unwrap_or(0.0)
     }
 
-    /// Returns whether the match rate reaches `fail_below`. False if nothing was compared.
+    /// Returns whether the match rate reaches `fail_below`, which determines the exit code. False
+    /// if nothing was compared.
     pub fn is_success(&self) -> bool {
         self.tally
             .match_rate()
@@ -110,7 +112,8 @@ impl Report<'_> {
         })
     }
 
-    /// Returns notes about failed writes, deleted folders and failed collection of queries.
+    /// Returns notes about failed writes, deleted folders and failed collection of queries; empty
+    /// if all went well.
     pub fn notes(&self) -> Vec<String> {
         let figures = self.folders.figures();
         let mut notes = Vec::new();
@@ -274,7 +277,8 @@ fn weight_json(weight: f64) -> Value {
     }
 }
 
-/// Replaces a file atomically: writes the new content beside it and renames it.
+/// Replaces a file atomically: writes the new content beside it and renames it. Nothing is synced
+/// to disk.
 fn replace(path: &Path, text: &str) -> Result<(), MirrorError> {
     let new = path.with_extension("new");
     fs::write(&new, text).map_err(MirrorError::file("write", &new))?;
@@ -298,7 +302,8 @@ fn percent(rate: Option<f64>) -> String {
     }
 }
 
-/// Returns the reasons of skipped queries and their counts, most frequent first.
+/// Returns the reasons of skipped queries and their counts, most frequent first. Reasons are
+/// truncated at the first colon.
 fn skips_by_reason(tally: &Tally) -> Vec<(String, usize)> {
     let mut reasons = std::collections::BTreeMap::<String, usize>::new();
     for finding in tally.findings() {

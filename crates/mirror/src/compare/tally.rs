@@ -156,6 +156,7 @@ impl Counts {
     }
 
     /// Returns the percentage of matches among compared queries; `None` if nothing was compared.
+    /// Skipped queries do not count.
     pub fn match_rate(&self) -> Option<f64> {
         let compared: u64 = self.0[..Outcome::Skip as usize].iter().sum();
         (compared > 0).then(|| 100.0 * self.of(Outcome::Match) as f64 / compared as f64)
@@ -297,7 +298,8 @@ impl Tally {
         &self.classes
     }
 
-    /// Returns the percentage of matches over all passes; `None` if nothing was compared.
+    /// Returns the percentage of matches over all passes and rounds; `None` if nothing was
+    /// compared.
     pub fn match_rate(&self) -> Option<f64> {
         let mut sum = Counts::default();
         self.all.iter().for_each(|counts| sum.add(counts));
@@ -316,7 +318,8 @@ impl Tally {
         Vacuous::ALL.map(|why| (why, self.vacuous[pass as usize][why as usize]))
     }
 
-    /// Returns the findings: first mismatches, then errors, then skipped queries.
+    /// Returns the findings: first mismatches, then errors, then skipped queries, each sorted by
+    /// pass and query.
     pub fn findings(&self) -> Vec<&Finding> {
         let mut all: Vec<&Finding> = self.findings.values().collect();
         all.sort_by_key(|finding| finding.judged.outcome);

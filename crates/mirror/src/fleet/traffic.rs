@@ -48,7 +48,7 @@ const fn write(route: &'static str, rate: f64, spread: usize) -> Handler {
     }
 }
 
-/// The routes that each service of the fleet serves.
+/// The routes that each service of the fleet serves, in the order of their series.
 pub const HANDLERS: [Handler; 12] = [
     read("/healthz", 0.2, 0),
     read("/api/users", 1.9, 1),

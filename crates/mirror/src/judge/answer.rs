@@ -137,7 +137,8 @@ struct SeriesText<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Parses a response body. Fails with a description of the fault.
+    /// Parses a response body without copying its values. Fails with a description of the fault if
+    /// it is not an API answer.
     pub fn parse(body: &'a [u8]) -> Result<Self, String> {
         let wrong = |e: serde_json::Error| format!("not an answer of the Prometheus API: {e}");
         let envelope: Envelope<'a> = serde_json::from_slice(body).map_err(wrong)?;
@@ -183,7 +184,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Removes the labels for which `is_ignored` returns true from all series.
+    /// Removes the labels for which `is_ignored` returns true from all series of a vector or
+    /// matrix.
     pub fn drop_labels(&mut self, is_ignored: impl Fn(&str) -> bool) {
         let Answer::Success(success) = self else {
             return;

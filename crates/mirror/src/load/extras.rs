@@ -132,7 +132,8 @@ impl Adding {
         }
     }
 
-    /// Returns labels and value of the sample's exemplar, if it has one.
+    /// Returns labels and value of the sample's exemplar, if it has one. Only histograms have
+    /// exemplars.
     fn trace_of(&self, sample: &Observation<'_>) -> Option<(Labels, f64)> {
         let share = self.extras.exemplar_share;
         if share == 0.0 || is_stale(sample.value) {

@@ -26,7 +26,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Creates a generator for the fleet of `options`, before its first round.
+    /// Creates a generator for the fleet of `options`, before its first round, with empty queues.
     pub fn new(options: &Options) -> Self {
         let fleet = Fleet::with(options.fleet, options.more).with_ramp(options.trial.ramp_ms);
         let extras = options.trial.extras;

@@ -22,7 +22,8 @@ pub struct Shown {
     pub reads: Arc<ReadTimes>,
 }
 
-/// Serves the metrics under `/metrics` at `address` until the process ends.
+/// Serves the metrics under `/metrics` at `address` until the process ends. Fails if the address
+/// cannot be bound.
 pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
     Target::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();

@@ -451,7 +451,8 @@ impl Flags {
 }
 
 impl Options {
-    /// Returns the systems whose resource usage is recorded, which requires a report directory.
+    /// Returns the systems whose resource usage is recorded. There are none without a report
+    /// directory.
     pub(super) fn watched(&self) -> Vec<Watched> {
         let urls = [Some(&self.url), self.unqueried_url.as_ref()];
         let both = NAMES.into_iter().zip(urls).zip(self.pids);

@@ -152,7 +152,8 @@ fn costs(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Ve
         .collect()
 }
 
-/// Returns the per-second rates of a counter between consecutive observations.
+/// Returns the per-second rates of a counter between consecutive observations, at the time of the
+/// later one.
 fn rates(report: &Report, of: fn(&Look) -> Option<f64>) -> Vec<(&'static str, Vec<(i64, f64)>)> {
     let mut all = costs(report, of);
     for (_, points) in &mut all {

@@ -88,7 +88,8 @@ fn shifted(batch: &Batch, by_ms: i64) -> Batch {
     out
 }
 
-/// Decodes a remote-write body into an owned batch with unchanged timestamps.
+/// Decodes a remote-write body into an owned batch with unchanged timestamps. Fails if it is
+/// malformed.
 pub fn read(protocol: Protocol, body: &[u8]) -> Result<Batch, MirrorError> {
     Bodies::default().read(protocol, body, 0)
 }

@@ -51,7 +51,8 @@ pub struct Measured<'a> {
 }
 
 impl Report {
-    /// Returns the systems of the load, the queried one first.
+    /// Returns the systems of the load, the queried one first, with their outcomes and
+    /// observations.
     pub fn measured(&self) -> Vec<Measured<'_>> {
         let outcomes = [Some(&self.outcome), self.unqueried.as_ref()];
         let outcomes = NAMES.into_iter().zip(outcomes).enumerate();
@@ -116,7 +117,7 @@ impl Report {
         Quantiles::new(self.outcome.delays_us.clone())
     }
 
-    /// Returns the missed goals as one text, or `None` if all were met.
+    /// Returns the missed goals as one text for the error message, or `None` if all were met.
     pub fn missed(&self) -> Option<String> {
         let missed = self.judged.iter().filter(|judged| !judged.is_met);
         let texts: Vec<String> = missed

@@ -291,7 +291,7 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
     }))
 }
 
-/// Returns the value of a flag that must be between 0 and 1.
+/// Returns the value of a flag that must be between 0 and 1. Fails with a usage error otherwise.
 fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
     let share: f64 = value(matches, name)?;
     match (0.0..=1.0).contains(&share) {

@@ -100,7 +100,7 @@ fn has_panels(board: &Value) -> bool {
         .any(|key| !board[key].is_null())
 }
 
-/// Returns the type of the data source if the object specifies one.
+/// Returns the type of the data source if the object specifies one, in either schema.
 fn source_type(object: &Value) -> Option<&str> {
     object["datasource"]["type"]
         .as_str()

@@ -24,7 +24,8 @@ const SCRAPE_INTERVAL_MS: i64 = 15_000;
 /// Lookups in a system for the values of variables and for generated queries. Errors are texts for
 /// reports.
 pub trait Lookup {
-    /// Returns label names, limited to the series of `selector` if there is one.
+    /// Returns label names, limited to the series of `selector` if there is one. Fails with the
+    /// system's error.
     fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String>;
 
     /// Returns the values of `label`, limited to the series of `selector` if there is one.
@@ -224,7 +225,8 @@ fn custom_values(text: &str) -> Vec<String> {
     items.filter(|value| !value.is_empty()).collect()
 }
 
-/// Returns the values that the query of a variable finds.
+/// Returns the values that the query of a variable finds, in any of Grafana's functions. Fails with
+/// the reason if there are none.
 fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String> {
     let query = query.trim();
     let inside = |function: &str| {

@@ -95,7 +95,8 @@ pub fn history(path: &Path, end_ms: i64) -> Result<History, MirrorError> {
     Ok(history)
 }
 
-/// Converts a time of an alert to milliseconds since the epoch, rounded down.
+/// Converts a time of an alert to milliseconds since the epoch, rounded down; `None` if it is
+/// malformed.
 fn milliseconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).ok()

@@ -87,7 +87,7 @@ pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
     }
 }
 
-/// Checks that `system` stores each sample of the load exactly once.
+/// Checks that `system` stores each sample of the load exactly once. Fails if it cannot be queried.
 pub fn acked(system: &SystemPlan, loaded: &Loaded) -> Result<Check, MirrorError> {
     // A range excludes its own start.
     let found = count(system, loaded.start_ms - 1, loaded.end_ms)?;

@@ -32,7 +32,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Starts to fill the file system of the directory `dir`.
+    /// Starts to fill the file system of the directory `dir`. Fails if it has too much free space.
     pub fn start(dir: &Path) -> Result<Self, MirrorError> {
         check_is_small(dir)?;
         let path = dir.join("filler");

@@ -151,7 +151,8 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Returns whether a condition concerns the queries beside the load.
+    /// Returns whether a condition concerns the queries beside the load, which the scenario must
+    /// contain then.
     fn are_of_reads(&self) -> bool {
         self.read_share.is_some() || self.read_average.is_some() || self.fairness.is_some()
     }
@@ -193,7 +194,7 @@ impl Plan {
         self.compare.queries.iter().chain(reads)
     }
 
-    /// Returns the system with the given name.
+    /// Returns the system with the given name; `None` if the scenario has no such system.
     pub fn system(&self, name: &str) -> Option<&SystemPlan> {
         self.systems().find(|system| system.name == name)
     }

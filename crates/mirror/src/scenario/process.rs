@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Time that a process may take to exit after SIGTERM; systems write their head to disk then.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// The same for processes whose data is no longer needed.
+/// Time that a process may take to exit when it is dropped and its data is no longer needed.
 const DROP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Extension of the files that contain the ID of a running process.
@@ -45,7 +45,7 @@ impl Stop {
         }
     }
 
-    /// Waits until `time`. Fails early if the run is cancelled.
+    /// Waits until `time`. Fails early with [`MirrorError::Stopped`] if the run is cancelled.
     pub fn sleep_until(&self, time: Instant) -> Result<(), MirrorError> {
         loop {
             self.check()?;
@@ -87,7 +87,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` and appends its output to the log `name` in `dir`.
+    /// Starts `command`, appends its output to the log `name` in `dir`, and writes its PID file.
     pub fn start(name: &str, command: &[String], dir: &Path) -> Result<Self, MirrorError> {
         let log = dir.join(format!("{name}.log"));
         let open = || OpenOptions::new().create(true).append(true).open(&log);
@@ -117,13 +117,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Sends a signal to the process.
+    /// Sends a signal to the process. Fails if it has exited and was collected.
     pub fn signal(&self, signal: Signal) -> Result<(), MirrorError> {
         let sent = kill_process(Pid::from_child(&self.child), signal);
         sent.map_err(|e| MirrorError::file("signal", Path::new(&self.name))(e.into()))
     }
 
-    /// Waits until the process exits. Fails early if the run is cancelled.
+    /// Waits until the process exits and returns its status. Fails early if the run is cancelled.
     pub fn wait(&mut self, stop: &Stop) -> Result<ExitStatus, MirrorError> {
         loop {
             if let Some(status) = self.ended() {
@@ -133,7 +133,7 @@ impl Process {
         }
     }
 
-    /// Returns the exit status if the process has exited.
+    /// Returns the exit status if the process has exited, without waiting for it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -145,7 +145,7 @@ impl Process {
         stop.wait_for(&what, END_WITHIN, || self.ended().is_some())
     }
 
-    /// Kills the process with SIGKILL and waits until it has exited.
+    /// Kills the process with SIGKILL and waits until it has exited, as in a crash.
     pub fn kill(&mut self) -> Result<(), MirrorError> {
         self.signal(Signal::KILL)?;
         let waited = self.child.wait();

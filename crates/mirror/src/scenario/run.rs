@@ -69,7 +69,8 @@ impl Run {
         Ok(run)
     }
 
-    /// Removes the files of an earlier run that did not begin its load.
+    /// Removes the files of an earlier run that did not begin its load, including the data of its
+    /// systems.
     fn clear(&self) -> Result<(), MirrorError> {
         let own = ["mirror", "report"].map(|name| self.dir.join(name));
         let data = self.plan.systems().map(|system| system.data.clone());
@@ -127,7 +128,8 @@ impl Run {
         Ok(())
     }
 
-    /// Executes the remaining phases of the run. Returns whether all checks pass.
+    /// Executes the remaining phases of the run. Returns whether all checks pass, and writes
+    /// progress to `out`.
     pub fn finish(mut self, out: &mut dyn Write) -> Result<bool, MirrorError> {
         match (self.state.phase, self.state.start_ms) {
             (Phase::Load, None) => {}
@@ -199,7 +201,7 @@ impl Run {
         Ok(passed)
     }
 
-    /// Writes a line with a timestamp to `out` and to the event log.
+    /// Writes a line with a timestamp to `out` and to the event log of the run.
     fn tell(&self, out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
         let path = self.dir.join("events.log");
         let line = format!("{} {text}\n", crate::api::seconds(now_ms()));
@@ -314,7 +316,8 @@ impl Run {
         command
     }
 
-    /// Returns the flags for queries from files that were copied into the run.
+    /// Returns the flags for queries from files that were copied into the run, followed by other
+    /// flags.
     fn questions(&self, files: &[PathBuf], flags: &[(String, String)]) -> Vec<String> {
         let files = files.iter().map(|file| {
             let file = self.dir.join(file).display().to_string();

@@ -134,7 +134,8 @@ impl Running {
         running
     }
 
-    /// Applies the lasting effect of an event from before the run was continued.
+    /// Applies the lasting effect of an event from before the run was continued, without starting a
+    /// process.
     fn replay(&mut self, plan: &Plan, name: &str, event: Event) {
         match (event, plan.system(name)) {
             (Event::Add, Some(system)) => {
@@ -174,7 +175,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts all members that should be up and waits until they are ready.
+    /// Starts all members that should be up and waits until they are ready. Fails if one exits.
     pub fn start_systems(&mut self) -> Result<(), MirrorError> {
         let wanted = self.members.iter().filter(|(_, m)| m.is_wanted);
         let wanted: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
@@ -193,7 +194,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until all members that are up are ready.
+    /// Waits until all members that are up are ready. Fails if one exits or takes too long.
     pub fn wait_ready(&mut self) -> Result<(), MirrorError> {
         let names: Vec<String> = self.members.keys().cloned().collect();
         names.iter().try_for_each(|name| self.wait_ready_of(name))
@@ -245,7 +246,7 @@ impl Running {
         self.stop.wait_for(&what, READY_WITHIN, looked)
     }
 
-    /// Stops the mirror with SIGTERM and waits until it exits.
+    /// Stops the mirror with SIGTERM and waits until it exits; does nothing if it is not running.
     pub fn stop_mirror(&mut self) -> Result<(), MirrorError> {
         match self.mirror.take() {
             None => Ok(()),
@@ -301,7 +302,7 @@ impl Running {
         })
     }
 
-    /// Waits until the queues of all targets are empty.
+    /// Waits until the queues of all targets are empty, according to the mirror's metrics.
     pub fn wait_drained(&self) -> Result<(), MirrorError> {
         let what = "the mirror to deliver its backlog";
         self.stop.wait_for(what, DRAIN_WITHIN, || {
@@ -360,7 +361,7 @@ impl Running {
         Ok(())
     }
 
-    /// Stops all systems with SIGTERM and waits until they exit.
+    /// Stops all systems with SIGTERM, one after the other, and waits until they exit.
     pub fn stop_systems(&mut self) -> Result<(), MirrorError> {
         for member in self.members.values_mut() {
             if let Some(mut process) = member.process.take() {

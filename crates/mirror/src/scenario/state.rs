@@ -90,7 +90,7 @@ impl State {
         serde_json::from_slice(&text).map_err(wrong)
     }
 
-    /// Replaces the state file in `dir` atomically.
+    /// Replaces the state file in `dir` atomically, so that an interruption leaves a complete one.
     pub fn keep(&self, dir: &Path) -> Result<(), MirrorError> {
         let path = dir.join("state.json");
         let new = path.with_extension("new");

@@ -59,7 +59,7 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 /// contents.
 const PEEKED_BYTES: usize = 256;
 
-/// Suffix of the names of segments.
+/// Suffix of the names of segments, behind the start position in decimal.
 const SUFFIX: &str = ".bodies";
 
 /// Callback that receives the result when a body is durable, or the reason why it could not be
@@ -252,7 +252,8 @@ impl Bodies {
         (!entries.is_empty()).then_some(entries)
     }
 
-    /// Reads some bodies from `at` on. Fails with the error of the disk.
+    /// Reads some bodies from `at` on, about [`CHUNK_BYTES`] of them. Fails with the error of the
+    /// disk.
     pub fn read(&self, at: u64) -> io::Result<Found> {
         self.0.read(at)
     }
@@ -310,7 +311,7 @@ impl Bodies {
 }
 
 impl State {
-    /// Keeps a group in memory and drops the oldest ones beyond [`RECENT_BYTES_MAX`].
+    /// Keeps a group in memory and drops the oldest ones beyond [`RECENT_BYTES_MAX`] in total.
     fn remember(&mut self, start: u64, frames: Bytes) {
         self.recent.push_back((start, frames));
         let mut bytes: usize = self.recent.iter().map(|(_, frames)| frames.len()).sum();

@@ -72,7 +72,8 @@ struct Progress {
 }
 
 impl Courier {
-    /// Delivers bodies until shutdown. A running attempt is not interrupted.
+    /// Delivers bodies until shutdown or until the target is removed. A running attempt is not
+    /// interrupted by a shutdown.
     pub async fn run(mut self) {
         let mut progress = Progress::default();
         let mut prepared_by = self.settings.borrow().clone();
@@ -108,7 +109,8 @@ impl Courier {
         }
     }
 
-    /// Reads and prepares the next bodies, or waits for them.
+    /// Reads and prepares the next bodies, or waits for them. After repeated read errors the
+    /// segment is given up.
     async fn find(&mut self, settings: &Arc<TargetSettings>, progress: &mut Progress) {
         match self.read(settings).await {
             Ok(Some(found)) => {

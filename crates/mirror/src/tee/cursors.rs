@@ -38,7 +38,8 @@ pub enum CursorsError {
     Damaged(&'static str),
 }
 
-/// Reads the cursors in `dir`; returns `None` if there is no file.
+/// Reads the cursors in `dir`; returns `None` if there is no file. Fails if it is damaged or
+/// unreadable.
 pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError> {
     let file = match disk.open(&dir.join(NAME), OpenMode::Read) {
         Ok(file) => file,

@@ -45,7 +45,8 @@ pub fn message_of(write: &Write) -> Message {
     }
 }
 
-/// Decompresses the message of a request, which may have at most `bytes_max` bytes.
+/// Decompresses the message of a request, which may have at most `bytes_max` bytes. Fails with the
+/// reason for the log.
 pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
     match write.header("content-encoding") {
         None | Some("" | "snappy") => {}
@@ -61,7 +62,7 @@ pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
 }
 
 impl Filter {
-    /// Returns whether all series are selected.
+    /// Returns whether all series are selected, so that bodies need not be decoded.
     pub fn is_open(&self) -> bool {
         self.matchers.is_empty() && self.ratio >= 1.0
     }

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-/// Time between two estimates, as in Prometheus.
+/// Time between two estimates of the number of lanes, as in Prometheus.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Weight of the newest period in the moving averages.
+/// Weight of the newest period in the moving averages, as in Prometheus.
 const WEIGHT: f64 = 0.2;
 
 /// Share of the backlog that is to be delivered per second.
@@ -39,7 +39,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Updates the rates and the estimate if a period has passed.
+    /// Updates the rates and the estimate if a period has passed since the last update.
     pub fn tick(&mut self, now: Tick) {
         let Some(last) = self.last else {
             self.last = Some(now);

@@ -44,7 +44,8 @@ struct LookUp<'a> {
 }
 
 impl Round<'_> {
-    /// Runs the lookup passes that are enabled and reports their outcomes to `count`.
+    /// Runs the lookup passes that are enabled, one after the other, and reports their outcomes to
+    /// `count`.
     pub(super) fn run_lookups(&self, progress: &Progress, count: &mut dyn FnMut(Judged)) {
         if self.has(Pass::LabelNames) || self.has(Pass::LabelValues) {
             progress.begin(Pass::LabelNames.as_str(), 1);
@@ -358,7 +359,8 @@ fn in_both(
     both
 }
 
-/// Returns the data of a successful answer that is not a query result.
+/// Returns the data of a successful answer that is not a query result; `None` for all other
+/// answers.
 fn other<'v>(answer: &'v Answer<'_>) -> Option<&'v Value> {
     match answer {
         Answer::Success(success) => match &success.data {
@@ -369,7 +371,7 @@ fn other<'v>(answer: &'v Answer<'_>) -> Option<&'v Value> {
     }
 }
 
-/// Extracts the entries of an answer that is a list of strings.
+/// Extracts the entries of an answer that is a list of strings; `None` if it is anything else.
 fn texts(answer: &Answer<'_>) -> Option<Listing> {
     let texts = other(answer)?.as_array()?.iter();
     texts

@@ -191,7 +191,7 @@ impl Plan {
         }
     }
 
-    /// Returns the expressions of the queries in the order of the plan.
+    /// Returns the expressions of the queries in the order of the plan, for the report.
     pub fn expressions(&self) -> Vec<String> {
         let questions = self.questions.iter();
         questions.map(|q| q.expression.clone()).collect()
@@ -338,7 +338,7 @@ impl Plan {
     }
 }
 
-/// Records the outcome of one query and its latency since the due time.
+/// Records the outcome of one query and its latency since the due time, in microseconds.
 fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(), String>) {
     let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     outcomes.latencies_us.push(us);
