@@ -60,7 +60,8 @@ const SHORT_HISTORY: history::Plan = history::Plan {
     crowd: 100_000,
 };
 
-/// Modes that ignore `--short` and `--full`, because their loads have only one size.
+/// Modes that cannot be combined with `--short` or `--full`, because their loads have only one
+/// size.
 const OF_ONE_SIZE: [&str; 9] = [
     "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record", "replay",
 ];

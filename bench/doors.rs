@@ -76,8 +76,7 @@ pub struct Loads {
     pub second: Load,
 }
 
-/// The receiver of forwarded samples, which accepts and counts all requests without decoding
-/// them.
+/// The receiver of forwarded samples, which accepts and counts all requests undecoded.
 struct Sink {
     port: u16,
     taken: Arc<AtomicUsize>,

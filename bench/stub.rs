@@ -1,6 +1,6 @@
 //! A minimal HTTP/1.1 server for the programs under test, with one thread per persistent
-//! connection. It is fast enough not to affect the measurements and supports only the
-//! features that the benchmarks need.
+//! connection. It is fast enough not to affect the measurements and supports only the features that
+//! the benchmarks need.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

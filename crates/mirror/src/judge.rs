@@ -405,8 +405,8 @@ fn lone_labels(one: &LabelSet, other: &LabelSet) -> String {
 }
 
 /// Returns whether two sorted lists of annotations are equivalent. If there are too many
-/// annotations, the API returns an arbitrary part of them and the number of those omitted; only
-/// numbers are compared then.
+/// annotations, the API returns an arbitrary part of them and the number of those omitted; only the
+/// lengths of the lists are compared then.
 fn same_annotations(baseline: &[String], candidate: &[String]) -> bool {
     let is_cut = |texts: &[String]| texts.iter().any(|t| t.ends_with("annotations omitted"));
     match is_cut(baseline) && is_cut(candidate) {

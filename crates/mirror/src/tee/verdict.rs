@@ -157,8 +157,8 @@ impl Verdict {
     }
 
     /// Refines the verdict about a request of version 2.0 that contained `sent`. Receivers of 2.0
-    /// must report the number of written samples. A receiver that reports nothing supports only 1.0:
-    /// it ignores the fields of such a request and responds with success.
+    /// must report the number of written samples. A receiver that reports nothing supports only
+    /// 1.0: it ignores the fields of such a request and responds with success.
     pub fn of_written(self, answer: &Answer, sent: Contents) -> Self {
         let missing = answer.unwritten(sent);
         let count = |of: Contents| of.all_samples() + of.exemplars;
