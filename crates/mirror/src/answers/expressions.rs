@@ -1,5 +1,5 @@
-//! Random, well-typed PromQL expressions: combinations that are unlikely to occur in tests written by
-//! hand.
+//! Random, well-typed PromQL expressions: combinations that are unlikely to occur in tests written
+//! by hand.
 //!
 //! A seeded generator walks a grammar over the metrics of the test data. Invariant: equal seeds
 //! give equal expressions, and every expression parses and has the type instant vector.
