@@ -1,9 +1,9 @@
-//! The subcommands, and the command line that they make together: for parsing, help, completions
-//! and man pages.
+//! The subcommands of `firn`, and the command line that they form together: parsing, help, shell
+//! completions and man pages.
 //!
-//! Each subcommand has a `command` that describes its arguments and a `run` that does its work and
-//! returns an exit code. What is wrong with a command line goes to standard error, with the flag or
-//! command that was probably meant; the exit code is 2.
+//! Each subcommand has a `command` function that describes its arguments and a `run` function that
+//! does its work and returns an exit code. Errors in a command line are printed to standard error,
+//! with the most similar flag or command; the exit code is then 2.
 
 mod arguments;
 mod check;
@@ -34,7 +34,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::runtime::Builder;
 
-/// `firn` with all that it understands.
+/// Returns the complete command line of `firn`: all subcommands and the flags that they share.
 fn tree() -> Command {
     Command::new("firn")
         .about("A metrics database compatible with Prometheus, and tools around it")
@@ -45,7 +45,7 @@ fn tree() -> Command {
              COMMAND` describes a command.",
         )
         .version(env!("CARGO_PKG_VERSION"))
-        // promtool wants it for some commands; here all are there.
+        // promtool requires this flag for some commands. Here every command is always available.
         .arg(switch("experimental", "").hide(true))
         .arg(feature_names())
         .subcommand_required(true)
@@ -71,9 +71,9 @@ fn tree() -> Command {
         ])
 }
 
-/// Runs the subcommand that `args`, the arguments behind `firn`, ask for.
+/// Runs the subcommand named by `args`, the arguments after `firn`, and returns its exit code.
 pub fn run(args: &[OsString]) -> ExitCode {
-    // These word their errors themselves.
+    // These commands parse their own arguments and print their own errors.
     match args.split_first() {
         Some((command, rest)) if command == "serve" => return serve::run(rest),
         Some((command, rest)) if command == "compare" => return compare(rest),
@@ -124,7 +124,7 @@ fn scenario(args: &[OsString]) -> ExitCode {
     verdict("scenario", passed)
 }
 
-/// Sets `stop` when the process is asked to end, for as long as the process lives.
+/// Sets `stop` when the process receives a signal to end. The thread lives as long as the process.
 fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let entered = runtime.enter();
@@ -134,14 +134,15 @@ fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     std::thread::spawn(move || {
         runtime.block_on(signals.stop());
         stop.set();
-        // The second one is for those who do not wait for the end of all processes.
+        // A second signal ends the process at once, without waiting for its child processes.
         runtime.block_on(signals.stop());
         std::process::exit(1);
     });
     Ok(())
 }
 
-/// The exit code of a command that says whether something holds.
+/// Converts the outcome of a check into an exit code: 0 if it passed, 1 if it failed, and 2 for
+/// wrong usage.
 fn verdict(command: &str, passed: Result<bool, MirrorError>) -> ExitCode {
     match passed {
         Ok(true) => ExitCode::SUCCESS,
@@ -161,7 +162,8 @@ fn load(args: &[OsString]) -> ExitCode {
     verdict("load", ended.map(|()| true))
 }
 
-/// Prints the requested help, or the error in `args`, the command line.
+/// Prints the requested help to standard output, or the error in the command line `args` to
+/// standard error, and returns the exit code.
 fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
     match error.kind() {
@@ -187,7 +189,8 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     ExitCode::from(NOT_UNDERSTOOD)
 }
 
-/// The error, the command line that was probably meant, and the parser's usage in its `text`.
+/// Formats the error for an unknown command: the error, the most similar command line, and the
+/// parser's usage from `text`.
 fn unknown_command(error: &clap::Error, text: &str, args: &[OsString]) -> String {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) => name.as_str(),
@@ -206,8 +209,8 @@ fn unknown_command(error: &clap::Error, text: &str, args: &[OsString]) -> String
     format!("{out}\n{}", usage.trim_end())
 }
 
-/// The command whose name is most like the unknown one. The parser does not guess behind `help`;
-/// the same words without it are guessed.
+/// Returns the command with the name most similar to the unknown one. The parser makes no
+/// suggestion after `help`, so the same words are parsed again without it.
 fn similar_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
     let guess = |error: &clap::Error| match error.get(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(names)) => names.last().cloned(),

@@ -1,18 +1,18 @@
-//! Which program this is: its version and how it was built.
+//! Version of this program and details of its build.
 //!
 //! Packagers set the variables `FIRN_REVISION`, `FIRN_BRANCH`, `FIRN_BUILD_USER` and
-//! `FIRN_BUILD_DATE` while Firn compiles. A build without them never depends on the state of the
-//! repository, so that a commit compiles nothing again.
+//! `FIRN_BUILD_DATE` during compilation. Without them a build does not depend on the state of the
+//! repository, so that a new commit recompiles nothing by itself.
 
 use firn_server::parts::BuildInfo;
 
-/// The version of Prometheus whose behaviour this version of Firn has.
+/// Version of Prometheus whose behaviour this version of Firn follows.
 pub const PROMETHEUS_VERSION: &str = "3.14.0";
 
-/// Value of each variable that the packager left unset.
+/// Value of each build variable that the packager did not set.
 const UNKNOWN: &str = "unknown";
 
-/// The build, as the API shows it.
+/// Returns the build information for the API (`/api/v1/status/buildinfo`).
 pub fn build() -> BuildInfo {
     let known = |value: Option<&str>| {
         let value = value.filter(|value| !value.is_empty());
@@ -29,7 +29,8 @@ pub fn build() -> BuildInfo {
     }
 }
 
-/// The build as `--version` prints it, in the form of `prometheus --version`.
+/// Returns the build information as printed by `--version`, in the format of `prometheus
+/// --version`.
 pub fn text() -> String {
     let build = build();
     let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);

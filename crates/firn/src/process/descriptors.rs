@@ -1,38 +1,38 @@
-//! Open files: the soft limit is raised to the hard one, and divided.
+//! Limit of open files: raised to the hard limit, and divided between the parts of the process.
 //!
 //! ```text
 //! storage 24/64 | connections of clients 18/64 | connections to targets 18/64 | program 4/64
 //! ```
 //!
-//! The soft limit is low for the sake of programs that use `select`, which this one does not. What
-//! is divided keeps the parts from each other: however many targets there are, and however many
-//! clients, storage can open its files and clients find a listener.
+//! The default soft limit is low for programs that use `select`; Firn does not use it. The division
+//! isolates the parts from each other: storage can open its files and clients can connect, for any
+//! number of targets and clients.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
 
-/// Parts that the limit is divided into.
+/// Number of parts that the limit is divided into.
 const PARTS: usize = 64;
 
-/// A connection to a target, and what the look-up of its name opens for a moment.
+/// Descriptors per fetch: the connection to a target, and a socket for the lookup of its name.
 const PER_FETCH: usize = 2;
 
-/// What counts as no limit: more than all parts together have a use for.
+/// Number of descriptors that replaces an unlimited limit: more than all parts together can use.
 const UNLIMITED: u64 = 1 << 24;
 
-/// How many files each part of the process may have open.
+/// Maximum number of open files of each part of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// All.
+    /// Limit of the whole process.
     pub limit: usize,
-    /// Connections of clients.
+    /// Maximum number of client connections.
     pub connections: usize,
-    /// Connections to targets.
+    /// Maximum number of concurrent fetches from targets.
     pub fetches: usize,
 }
 
 impl Descriptors {
-    /// Divides `limit`.
+    /// Divides `limit` between the parts. Each part gets at least one descriptor.
     pub fn of(limit: usize) -> Self {
         let parts = |count: usize| limit * count / PARTS;
         Self {
@@ -42,7 +42,8 @@ impl Descriptors {
         }
     }
 
-    /// Raises the soft limit to the hard one and divides that; says what the soft one was.
+    /// Raises the soft limit to the hard limit and divides it. Also returns the previous soft
+    /// limit.
     pub fn raise() -> io::Result<(Self, usize)> {
         let number = |limit: Option<u64>| limit.unwrap_or(UNLIMITED).min(UNLIMITED) as usize;
         let mut limit = getrlimit(Resource::Nofile);

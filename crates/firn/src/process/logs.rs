@@ -1,11 +1,11 @@
-//! Log lines on standard error: logfmt or JSON, with Prometheus's names for time, level and
+//! Log lines on standard error, as logfmt or JSON, with Prometheus's names for time, level and
 //! message.
 //!
 //! ```text
 //! time=2026-11-20T19:00:00.000Z level=INFO target=firn::serve msg=start data=./data
 //! ```
 //!
-//! Invariant: an event is one line, whatever its fields hold, written with one call.
+//! Invariant: an event is one line for any content of its fields, and is written with one call.
 
 use crate::settings::LogFormat;
 use std::fmt::{Debug, Write as _};
@@ -24,13 +24,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 const TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// Sends events of our own crates from `level` on, and warnings of libraries, to standard error.
+/// Starts logging to standard error: events of Firn's crates at `level` or above, and warnings of
+/// libraries.
 pub fn start(level: Level, format: LogFormat) {
     let filter = Targets::new()
         .with_default(LevelFilter::WARN)
         .with_target("firn", level);
     let lines = Lines { format }.with_filter(filter);
-    // Fails only if a subscriber is installed already, which then is as good.
+    // Fails only if a subscriber is already installed; that one is used then.
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
@@ -42,7 +43,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let now = OffsetDateTime::now_utc();
         let line = print(event, now, self.format);
-        // There is no other place to report that standard error is gone.
+        // If standard error is closed, the failure cannot be reported anywhere.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -68,7 +69,7 @@ fn print(event: &Event<'_>, now: OffsetDateTime, format: LogFormat) -> String {
 
 enum FieldValue {
     Text(String),
-    /// A number or a boolean, which JSON does not quote.
+    /// A number or a boolean, written without quotes in JSON.
     Literal(String),
 }
 
@@ -121,7 +122,7 @@ impl Visit for Fields {
     }
 }
 
-/// A log line under way.
+/// A log line that is being built, field by field.
 struct Line {
     format: LogFormat,
     out: String,
@@ -163,13 +164,13 @@ impl Line {
     }
 }
 
-/// Whether a logfmt value can stand without quotes.
+/// Returns whether a logfmt value needs no quotes.
 fn is_bare(value: &str) -> bool {
     let is_plain = |c: char| c > ' ' && c != '"' && c != '=' && c != '\\' && !c.is_control();
     !value.is_empty() && value.chars().all(is_plain)
 }
 
-/// `value` as a JSON string, which logfmt readers understand too.
+/// Returns `value` as a JSON string, which readers of logfmt parse as well.
 fn quoted(value: &str) -> String {
     serde_json::Value::from(value).to_string()
 }

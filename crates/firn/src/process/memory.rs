@@ -1,18 +1,18 @@
-//! How much memory there is for the process: the least of what the machine has, the cgroup may use,
-//! and the process may address (`ulimit -v`).
+//! Memory available to the process: the minimum of the machine's memory, the limits of its cgroups,
+//! and the address space that the process may use (`ulimit -v`).
 //!
-//! Facts are from the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`: a limit of any ancestor
-//! binds, `max` (v2) or a number near 2^63 (v1) is none.
+//! The formats follow the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`: the limits of all
+//! ancestor groups apply; `max` (v2) or a number near 2^63 (v1) is no limit.
 
 use crate::settings::config::MemoryLimit;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
-/// What is assumed where neither the cgroup nor `/proc` has a limit: small enough for any machine
-/// of today.
+/// Available memory in bytes if neither the cgroup nor `/proc` has a limit: small enough for any
+/// current machine.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
-/// The limit in bytes that `limit` means on this machine.
+/// Returns the limit in bytes that `limit` amounts to on this machine.
 pub fn limit_bytes(limit: MemoryLimit) -> u64 {
     match limit {
         MemoryLimit::Bytes(bytes) => bytes,
@@ -24,8 +24,8 @@ pub fn limit_bytes(limit: MemoryLimit) -> u64 {
     }
 }
 
-/// The memory that the process may use, by the files below `root`, and how much it may
-/// address.
+/// Returns the bytes that the process may use: the minimum of the limits in the files below `root`
+/// and the limit of its address space.
 fn available_bytes(root: &Path, address_space: Option<u64>) -> u64 {
     let machine = machine_bytes(root);
     let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -51,7 +51,8 @@ fn machine_bytes(root: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The smallest limit of the group in a line of `/proc/self/cgroup` and of the groups above it.
+/// Returns the smallest limit, in bytes, of the group in a line of `/proc/self/cgroup` and of its
+/// ancestors.
 fn group_limit_bytes(root: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

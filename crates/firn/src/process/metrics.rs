@@ -1,22 +1,22 @@
-//! Metrics of the process itself, under the names that every Prometheus client uses, and the
-//! constants of this build.
+//! Metrics of the process under the names that every Prometheus client uses, and constants of this
+//! build.
 //!
-//! Facts about the process come from `/proc/self` at each collection (three small reads); what
-//! cannot be read is left out.
+//! Values are read from `/proc/self` at each collection (three small reads). Values that cannot be
+//! read are omitted.
 
 use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Sink, Value};
 use std::fs;
 
-/// The process, as `/proc` shows it.
+/// Collector of process metrics from `/proc` and of the memory budget.
 #[derive(Debug)]
 pub struct Process {
-    /// `firn.memory_limit`, and what is used of it.
+    /// Budget of `firn.memory_limit`, with its limit and its current use.
     memory: Budget,
 }
 
 impl Process {
-    /// The running process with the budget of all its memory.
+    /// Creates the collector for the running process. `memory` is the budget of all its memory.
     pub fn new(memory: Budget) -> Self {
         Self { memory }
     }
@@ -50,7 +50,7 @@ impl Collect for Process {
             stat.collect(sink);
         }
         if let Ok(fds) = fs::read_dir("/proc/self/fd") {
-            // The folder itself is open while it is read.
+            // The folder itself is open during the listing and is not counted.
             let open = fds.count().saturating_sub(1);
             sink.metric(
                 "process_open_fds",
@@ -70,7 +70,7 @@ impl Collect for Process {
     }
 }
 
-/// The fields of `/proc/self/stat` that are shown.
+/// Fields of `/proc/self/stat` that the metrics use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     cpu_ticks: u64,
@@ -85,8 +85,8 @@ impl Stat {
         Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
     }
 
-    /// Reads proc(5)'s fields by number. The second one, the command, may hold blanks and
-    /// parentheses.
+    /// Parses the fields by their numbers in proc(5). The second field, the command name, may
+    /// contain spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, after) = text.rsplit_once(')')?;
         let fields: Vec<&str> = after.split_whitespace().collect();
@@ -137,18 +137,18 @@ impl Stat {
     }
 }
 
-/// Memory resident now, 0 if the kernel does not say.
+/// Returns the resident memory of the process in bytes, or 0 if the kernel does not report it.
 pub fn resident_bytes() -> usize {
     let pages = Stat::read().map_or(0, |stat| stat.resident_pages as usize);
     pages * rustix::param::page_size()
 }
 
-/// Threads of the process.
+/// Returns the number of threads of the process, or 0 if the kernel does not report it.
 pub fn thread_count() -> u64 {
     Stat::read().map_or(0, |stat| stat.threads)
 }
 
-/// When the machine was started, in seconds since the epoch.
+/// Returns the boot time of the machine in seconds since the epoch.
 fn boot_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines()

@@ -1,26 +1,30 @@
-//! Freed memory goes back to the system at once while memory is short.
+//! Returns freed memory to the system at once while memory is short.
 //!
-//! jemalloc keeps freed pages for ten seconds: a thread that frees mostly allocates again.
-//! Budgets count what is in use; a query that ends gives its memory back to them at once, and the
-//! next one may take as much in other pages. So the pages of several queries may be resident where
-//! the budget has one, and a machine without that much memory kills the process.
+//! jemalloc keeps freed pages for ten seconds, because a thread that frees memory usually allocates
+//! again. Memory budgets count only memory in use: a finished query releases its part of the budget
+//! at once, and the next query may take the same amount in other pages. The pages of several
+//! queries can therefore be resident where the budget allows one, and the kernel kills the process
+//! on a machine without that much memory.
 //!
 //! ```text
-//! resident memory above 3/4 of the limit -> nothing is kept, below 1/2 -> kept as before
+//! resident memory above 3/4 of the limit -> freed pages are released at once
+//! resident memory below 1/2              -> freed pages are kept for ten seconds
 //! ```
 //!
-//! Invariant: from one look to the next no more is kept than was free at the first. A look reads
-//! one file of the kernel's; callers decide how often to look.
+//! Invariant: between two checks, the pages kept by the allocator exceed the memory that was free
+//! at the first check at no time. A check reads one file of the kernel; callers decide how often to
+//! check.
 
 use super::metrics;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tikv_jemalloc_ctl::{Access, AsName};
 use tracing::debug;
 
-/// How long jemalloc keeps freed pages by default, in milliseconds.
+/// Time that jemalloc keeps freed pages by default, in milliseconds.
 const KEPT_MS: isize = 10_000;
 
-/// Whether the process is near its limit.
+/// Tracks whether the process is near its memory limit, and sets the decay time of the allocator
+/// accordingly.
 #[derive(Debug)]
 pub struct Pressure {
     limit_bytes: usize,
@@ -28,7 +32,7 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// No pressure yet, for a process that may use `limit_bytes`.
+    /// Creates a tracker in the state without pressure, for a process that may use `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Self {
         Self {
             limit_bytes,
@@ -36,7 +40,8 @@ impl Pressure {
         }
     }
 
-    /// Looks at the resident memory and has the allocator follow.
+    /// Compares the resident memory with the limit, and changes the allocator's decay time if the
+    /// state changed.
     pub fn look(&self) {
         let was_high = self.is_high.load(Ordering::Relaxed);
         let is_high = self.is_high_at(metrics::resident_bytes(), was_high);
@@ -55,9 +60,10 @@ impl Pressure {
     }
 }
 
-/// Sets for how long freed pages are kept, here and in arenas to come; 0 frees those that are.
+/// Sets the time that freed pages are kept, in existing and future arenas. 0 also releases the
+/// pages that are kept now.
 fn keep_freed_pages(ms: isize) {
-    // An arena that is not in use yet refuses, and follows the default when it is.
+    // An unused arena rejects the setting, and takes the default when it is first used.
     let set = |name: String| name.as_bytes().name().write(ms);
     let _ = set("arenas.dirty_decay_ms\0".into());
     let arenas: u32 = b"arenas.narenas\0"[..].name().read().unwrap_or(0);

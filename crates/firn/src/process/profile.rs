@@ -1,10 +1,10 @@
-//! Profiles of the live process, for `/debug/pprof`: the heap from jemalloc's own sampling, the CPU
+//! Profiles of the running process for `/debug/pprof`: the heap from jemalloc's sampling, the CPU
 //! from timer signals.
 //!
-//! Heap sampling is switched on in the allocator's options (`.cargo/config.toml`), since it cannot
-//! be later; CPU sampling runs only while a profile is taken. Stacks are read by the unwind tables
-//! that compilers write for exceptions: the code that runs all the time keeps no frame pointers,
-//! and the libraries in C, which have none either, are seen through.
+//! Heap sampling is switched on at build time in the allocator's options (`.cargo/config.toml`),
+//! because it cannot be switched on later. CPU sampling runs only while a profile is taken. Stacks
+//! are unwound with the tables that compilers write for exceptions, because neither the hot code
+//! nor the C libraries have frame pointers.
 
 mod encode;
 
@@ -16,10 +16,11 @@ use pprof::{ProfilerGuard, ProfilerGuardBuilder, Report};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// Samples a second of CPU time: off from the round numbers at which other timers fire.
+/// CPU samples per second. The odd number avoids alignment with timers that fire at round
+/// frequencies.
 const CPU_HZ: i32 = 99;
 
-/// Profiles this process.
+/// Takes profiles of this process for the HTTP handlers of `/debug/pprof`.
 #[derive(Debug)]
 pub struct ProcessProfiler;
 
@@ -64,12 +65,12 @@ impl Profiler for ProcessProfiler {
     }
 }
 
-/// The names of this process's threads, and how many have each; pools number theirs, which tells
-/// nothing here.
+/// Returns the number of threads per thread name. Pools number their threads; the numbers are cut
+/// off, so that the threads of one pool are counted together.
 fn threads() -> std::io::Result<BTreeMap<String, i64>> {
     let mut names = BTreeMap::new();
     for entry in std::fs::read_dir("/proc/self/task")? {
-        // A thread may end meanwhile.
+        // A thread may end between the listing of the folder and this read.
         let Ok(name) = std::fs::read_to_string(entry?.path().join("comm")) else {
             continue;
         };
@@ -82,7 +83,8 @@ fn threads() -> std::io::Result<BTreeMap<String, i64>> {
     Ok(names)
 }
 
-/// Encodes one value for each name, the same for each of the types.
+/// Encodes a profile with one sample per name, which has the same value for each of the sample
+/// types.
 fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Vec<u8> {
     let mut profile = ProfileBuilder::new(types);
     profile.set_timing(Timing {
@@ -98,7 +100,8 @@ fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Vec<u8> {
     profile.encode()
 }
 
-/// Encodes the sampled stacks, each with its thread and the CPU time that its samples stand for.
+/// Encodes the sampled stacks, each with its thread name and the CPU time that its samples
+/// represent.
 fn cpu_profile(report: &Report) -> Vec<u8> {
     let mut profile = ProfileBuilder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
     let timing = &report.timing;
@@ -134,11 +137,12 @@ fn sample_cpu(hz: i32) -> Result<ProfilerGuard<'static>, Error> {
         .map_err(|e| failed("start the CPU profile", &e))
 }
 
-/// Has the unwinder read the program's tables. It does with the first signal, and allocates: a
-/// thread that holds the allocator's lock when that comes would wait for itself for ever. This
-/// thread holds none.
+/// Makes the unwinder load the program's unwind tables. It loads them at the first signal and
+/// allocates memory then: a thread that holds the allocator's lock at that moment would deadlock.
+/// This thread holds no lock.
 fn read_unwind_tables() -> Result<(), Error> {
-    // The timer is as slow as can be: the signal below comes before its first one.
+    // The timer has the lowest frequency, so that the signal raised below arrives before the first
+    // timer signal.
     let guard = sample_cpu(1)?;
     let raised = raise(Signal::SIGPROF);
     drop(guard);

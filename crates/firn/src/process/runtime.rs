@@ -1,17 +1,18 @@
-//! The threads that wait: one runtime for as long as a server runs.
+//! The asynchronous runtime of the server: one for the lifetime of the server.
 
 use firn_model::env::real;
 use std::io;
 
-/// Does `work` on the threads of a runtime. An error says that there are none.
+/// Runs `work` to completion on a new multi-threaded runtime. Returns an error if the runtime
+/// cannot start its threads.
 pub fn run<T>(work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // Its threads evaluate queries, with others' help.
+        // These threads evaluate queries, together with the threads for blocking work.
         .thread_stack_size(real::STACK_BYTES)
         .build()?;
     let outcome = runtime.block_on(work);
-    // A store that is still opening cannot be told to stop, and has nothing to lose.
+    // A store that is still opening cannot be cancelled. It holds no data that a stop could lose.
     runtime.shutdown_background();
     Ok(outcome)
 }

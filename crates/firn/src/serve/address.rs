@@ -1,4 +1,4 @@
-//! Where users open the server's page: the URL that is logged and printed once the server is ready.
+//! URL of the web page, which is logged and printed once the server is ready.
 
 use super::locks::Locks;
 use crate::console;
@@ -7,16 +7,16 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use tracing::info;
 
-/// Which part of the page's URL the flags set.
+/// Part of the page's URL that the flags set.
 pub enum Page {
-    /// All of it.
+    /// The complete URL.
     Whole(String),
-    /// The path behind the address.
+    /// Only the path; scheme and host follow from the listening address.
     Path(String),
 }
 
 impl Page {
-    /// `external_url` if that names a host, else the prefix of all routes.
+    /// Returns `external_url` if it contains a host, else the prefix of all routes.
     pub fn of(web: &WebSettings, external_url: &str) -> Self {
         match web.external_origin {
             Some(_) => Self::Whole(external_url.trim_end_matches('/').to_owned()),
@@ -24,7 +24,8 @@ impl Page {
         }
     }
 
-    /// The URL at a server that listens on `address`; empty if both are unknown.
+    /// Returns the URL of the page at a server that listens on `address`, or an empty string if
+    /// both are unknown.
     pub fn url(self, locks: &Locks, address: Option<SocketAddr>) -> String {
         match (self, address) {
             (Self::Whole(url), _) => url,
@@ -37,7 +38,8 @@ impl Page {
     }
 }
 
-/// Host and port for a client on this machine: no client connects to a wildcard address.
+/// Returns host and port for a client on this machine. A wildcard address becomes `localhost`,
+/// because clients cannot connect to it.
 fn reachable(address: SocketAddr) -> String {
     match address.ip().is_unspecified() {
         true => format!("localhost:{}", address.port()),
@@ -45,9 +47,10 @@ fn reachable(address: SocketAddr) -> String {
     }
 }
 
-/// Logs that the server is ready, and prints the URL to open on a terminal.
+/// Logs that the server is ready and, if standard error or output is a terminal, prints the URL to
+/// open.
 pub fn announce(url: &str) {
-    // As all else that a start logs.
+    // Uses the log target of all other messages of the start.
     info!(target: "firn::serve", url, "ready");
     let line = format!("Firn is ready: open {url}");
     if std::io::stderr().is_terminal() {

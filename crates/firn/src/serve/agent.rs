@@ -1,16 +1,16 @@
-//! An agent: what comes in is sent on, and nothing is stored.
+//! Agent mode: received samples are forwarded and not stored.
 //!
-//! The rest of the server is the same, over a store that stays empty: its log, head and blocks cost
-//! nothing that is not written to. What waits for receivers is in the queue of [`super::sending`],
-//! which an acknowledgement waits for as ever.
+//! The rest of the server is unchanged and uses a store that stays empty; an empty log, head and
+//! blocks cost nothing. Data for receivers waits in the queue of [`super::sending`], and an
+//! acknowledgement waits for that queue as in server mode.
 
 use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Appended, Rejected, Rejection, Ticket};
 use firn_model::tenant::TenantId;
 
-/// Takes every batch, and keeps none. What lies too far in the future is refused as a store does,
-/// and is not sent on.
+/// Accepts every batch and stores nothing. Samples too far in the future are rejected like in a
+/// store, and are not forwarded.
 pub struct Unstored;
 
 impl Append for Unstored {

@@ -1,7 +1,7 @@
-//! Stream aggregation: begins with what the store found of its state, follows the config.
+//! Stream aggregation of the server: restores its state from the store and follows the config.
 //!
-//! A configuration that the log does not take now (the disk is full) is tried again with each tick;
-//! until then writes are refused, so that none passes aggregation by.
+//! If a new configuration cannot be written to the WAL (full disk), the change is retried with each
+//! tick. Until then writes are rejected, so that no sample bypasses aggregation.
 
 use crate::settings::config::Config;
 use firn_ingest::Pipeline;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tracing::{error, info};
 
-/// The configuration of aggregation in force, and the one that is wanted.
+/// Applies the configuration of aggregation: the active one and the one that is wanted.
 pub struct Aggregating {
     pipeline: Arc<Pipeline>,
     env: Env,
@@ -28,16 +28,17 @@ pub struct Aggregating {
 struct State {
     applied: Option<AggregationSpec>,
     wanted: AggregationSpec,
-    /// What the store found, until it is taken over.
+    /// Journal of the state from the store, until it is restored.
     journal: Vec<Vec<u8>>,
-    /// Whether the log did not take what is wanted, which was said.
+    /// True if the WAL did not accept the wanted configuration and an error was logged.
     is_waiting: bool,
-    /// Targets, of whose metrics metadata may be known.
+    /// Scrape targets, which may have metadata of metrics.
     scraping: Weak<Scraping>,
 }
 
 impl Aggregating {
-    /// Aggregates nothing yet; `sources_max` is what a state may hold.
+    /// Creates the applier without any aggregation. `sources_max` is the maximum number of source
+    /// series of a state.
     pub fn new(
         pipeline: Arc<Pipeline>,
         store: &Store,
@@ -60,12 +61,12 @@ impl Aggregating {
         }
     }
 
-    /// Asks the targets of `scraping` what a metric is.
+    /// Sets the targets whose metadata determines the type of a metric.
     pub fn ask(&self, scraping: &Arc<Scraping>) {
         self.with(|state| state.scraping = Arc::downgrade(scraping));
     }
 
-    /// Follows `config` from here on. May wait for the log.
+    /// Applies the aggregation of `config`. May wait for the WAL.
     pub fn follow(&self, config: &Config) {
         let mut wanted = config.aggregation.clone();
         for group in &mut wanted.groups {
@@ -75,7 +76,7 @@ impl Aggregating {
         self.apply();
     }
 
-    /// Tries again to take over what is wanted. May wait for the log.
+    /// Retries to apply the wanted configuration. May wait for the WAL.
     pub fn apply(&self) {
         self.with(|state| {
             if state.applied.as_ref() == Some(&state.wanted) {
@@ -114,15 +115,15 @@ impl Aggregating {
     }
 }
 
-/// Says in the log what the state is, before it is closed.
+/// Writes the state of aggregation to the WAL before it is closed.
 pub fn finish(pipeline: &Pipeline) {
     if let Err(e) = pipeline.finish_aggregation() {
-        // The log has the state as it is, at greater length.
+        // The WAL can also restore the state from earlier records, only more slowly.
         error!(error = %e, "failed to stop aggregation");
     }
 }
 
-/// What the metadata of the targets says of a metric, else that of pushes.
+/// Returns a function for the type of a metric: from the metadata of targets, else of pushes.
 fn kind_of(scraping: Weak<Scraping>, pushed: Arc<PushedMetadata>) -> KindOf {
     Arc::new(move |name| {
         let name = str::from_utf8(name).ok()?;

@@ -1,11 +1,11 @@
-//! What this binary can, by the names of `/api/v1/features`: what follows from flags, and what is
-//! built in. The language and the API are said by the server.
+//! Features of this binary for `/api/v1/features`: built-in ones and those switched by flags. The
+//! server adds the features of PromQL and of the API.
 
 use crate::settings::Settings;
 use crate::settings::config::discoveries;
 use firn_server::parts::Feature;
 
-/// Templates' functions of Prometheus, all of which there are.
+/// Template functions of Prometheus, all of which are implemented.
 const TEMPLATES: [&str; 29] = [
     "args",
     "externalURL",
@@ -38,7 +38,7 @@ const TEMPLATES: [&str; 29] = [
     "value",
 ];
 
-/// What is always there.
+/// Features that are always enabled, as pairs of category and name.
 const ALWAYS: [(&str, &str); 6] = [
     ("rules", "concurrent_rule_eval"),
     ("rules", "keep_firing_for"),
@@ -48,7 +48,7 @@ const ALWAYS: [(&str, &str); 6] = [
     ("tsdb", "native_histograms"),
 ];
 
-/// Those that a flag switches on.
+/// Features enabled by a flag: category, name, and the feature name of the flag.
 const SWITCHED: [(&str, &str, &str); 6] = [
     (
         "otlp_receiver",
@@ -70,7 +70,7 @@ const SWITCHED: [(&str, &str, &str); 6] = [
     ("tsdb", "st_storage", "st-storage"),
 ];
 
-/// The features of a server with these settings.
+/// Returns the features of a server with these settings.
 pub fn features(settings: &Settings) -> Vec<Feature> {
     let on = |category, name| Feature {
         category,
@@ -91,7 +91,7 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         name,
         is_on: settings.features.iter().any(|known| known == flag),
     });
-    // Prometheus names it where it is on alone.
+    // Prometheus lists this feature only if it is enabled.
     let made = settings
         .features
         .iter()

@@ -1,4 +1,4 @@
-//! Sockets: from `--listen` to bound addresses, and the tasks that serve them.
+//! Sockets of the server: binds the addresses of `--listen` and runs the tasks that serve them.
 
 use super::locks::{Locks, guarded};
 use firn_server::App;
@@ -11,12 +11,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-/// Clients that may wait to be accepted: two for each connection that may be open by default.
-/// The system of a further client reports that the connection timed out. `net.core.somaxconn` may
-/// lower it.
+/// Connections that may wait to be accepted: two per connection that may be open by default. For a
+/// further client the connection times out. `net.core.somaxconn` may lower this limit.
 const BACKLOG: u32 = 1024;
 
-/// Why the server does not listen.
+/// Error of binding a listening address.
 #[derive(Debug, thiserror::Error)]
 #[error("listen on {address}: {}{}", error, remedy(error))]
 pub struct ListenError {
@@ -24,7 +23,7 @@ pub struct ListenError {
     error: io::Error,
 }
 
-/// Advice for a user whose address cannot be bound.
+/// Returns advice for a user whose address cannot be bound.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -41,17 +40,17 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Which locks an address has.
+/// Protection of the listening addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Locked {
-    /// It speaks TLS.
+    /// Connections use TLS.
     pub has_tls: bool,
-    /// It asks for credentials.
+    /// Requests need credentials or client certificates.
     pub asks_for_credentials: bool,
 }
 
 impl Locked {
-    /// Those of `locks`.
+    /// Returns the protection configured in `locks`.
     pub fn by(locks: &Locks) -> Self {
         Self {
             has_tls: locks.has_tls(),
@@ -60,7 +59,8 @@ impl Locked {
     }
 }
 
-/// Binds all `addresses` and says so; warns of those that other machines reach without locks.
+/// Binds all `addresses` and logs them. Warns if other machines can reach an address without
+/// protection.
 pub async fn bind_all(
     addresses: &[String],
     locked: Locked,
@@ -103,16 +103,16 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
     }
 }
 
-/// The tasks that serve the sockets.
+/// Tasks that serve the listening sockets.
 pub struct Servers {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,
-    /// The first address, if the system names it.
+    /// The first bound address, if the system reports it.
     pub first: Option<SocketAddr>,
 }
 
 impl Servers {
-    /// Serves `app` at every address, behind `locks`.
+    /// Binds all addresses and serves `app` on them, with the TLS of `locks`.
     pub async fn start(
         addresses: &[String],
         locks: &Arc<Locks>,
@@ -130,7 +130,7 @@ impl Servers {
             let (app, handshakes) = (app.clone(), handshakes.clone());
             tasks.spawn(async move {
                 let stopped = async move {
-                    // An error means that the sender is gone, which is a stop too.
+                    // An error means that the sender was dropped, which also stops the server.
                     let _ = stop.wait_for(|stop| *stop).await;
                 };
                 match handshakes {
@@ -149,19 +149,19 @@ impl Servers {
         })
     }
 
-    /// The port of the first address.
+    /// Returns the port of the first address, or 0 if it is unknown.
     pub fn first_port(&self) -> u16 {
         self.first.map_or(0, |address| address.port())
     }
 
-    /// Takes no more requests and waits for those under way.
+    /// Stops accepting requests and waits for those in progress.
     pub async fn stop(self) {
         self.stopping.send_replace(true);
         self.tasks.join_all().await;
     }
 }
 
-/// Binds `address`: `host:port`, or `:port` for every interface.
+/// Binds `address`: `host:port`, or `:port` for all interfaces.
 async fn bind(address: &str) -> io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => bind_first(address).await,
@@ -175,7 +175,7 @@ async fn bind(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-/// Binds the first address behind a name that can be bound.
+/// Resolves `name` and binds its first address that can be bound.
 async fn bind_first(name: &str) -> io::Result<TcpListener> {
     let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
     for address in lookup_host(name).await? {
@@ -192,13 +192,13 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A server that starts again need not wait for connections of the one before.
+    // A restarted server must not wait for connections of its predecessor.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Whether other machines can reach `address`.
+/// Returns whether other machines can reach `address`.
 fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }

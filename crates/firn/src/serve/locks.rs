@@ -1,15 +1,15 @@
-//! TLS and access as the web config, the section `firn.access` and the files that both name say,
-//! followed while the process runs.
+//! TLS and access rules of the web config, of the section `firn.access`, and of the files that both
+//! name. Changes apply while the process runs.
 //!
 //! ```text
-//! every second, and with each handshake -> has a file changed, or the config?
-//!   -> users, tokens, headers: read again, in force at once
-//!   -> certificates: read again, for handshakes from now on
+//! every second, and with each handshake -> did a file or the config change?
+//!   -> users, tokens, headers: read again, active at once
+//!   -> certificates: read again, active for new handshakes
 //! ```
 //!
-//! Invariant: what cannot be read, or is not whole, changes nothing but the log and the metric that
-//! say so: a certificate that is being replaced never costs a handshake. Whether there is TLS at
-//! all is decided at the start.
+//! Invariant: a file that cannot be read or is incomplete changes only the log and the metric of
+//! the last reload: a certificate that is being replaced never fails a handshake. Whether TLS is
+//! used at all is decided at the start.
 
 use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
@@ -28,16 +28,16 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
-/// Between two looks at the files.
+/// Pause between two checks of the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// A file that changed so shortly before it was read may change again without a new time: the
-/// clock of a file system is coarse.
+/// Age in milliseconds from which a modification time is reliable: a younger file may change again
+/// without a new time, because the clock of a file system is coarse.
 const SETTLED_AFTER_MS: i64 = 2_000;
 
-/// What has the locks: a server whose rules are replaced.
+/// A server whose access rules can be replaced.
 pub trait Guarded: Send + Sync {
-    /// Replaces the rules of who may do what.
+    /// Replaces the access rules.
     fn set_rules(&self, rules: Arc<Rules>);
 }
 
@@ -47,15 +47,15 @@ impl Guarded for App {
     }
 }
 
-/// A server, as what has locks.
+/// Wraps a server as a [`Guarded`] trait object.
 pub fn guarded<T: Guarded + Clone + 'static>(server: &T) -> Arc<dyn Guarded> {
     Arc::new(server.clone())
 }
 
-/// The config whose section about access holds, as it is now.
+/// Returns the active configuration, whose section `firn.access` applies.
 pub type ConfigNow = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 
-/// TLS and access.
+/// TLS configuration and access rules, which follow their files.
 pub struct Locks {
     file: Option<PathBuf>,
     config: ConfigNow,
@@ -63,28 +63,28 @@ pub struct Locks {
     kept: Mutex<Kept>,
 }
 
-/// What holds now.
+/// The state that is active now.
 struct Kept {
-    /// The config whose section it is.
+    /// Configuration whose access section is active.
     config: Arc<Config>,
     seen: Vec<Seen>,
     web: Option<WebConfig>,
     tls: Option<(TlsInput, Arc<ServerConfig>)>,
     rules: Arc<Rules>,
-    /// What keeps the newest files from being taken over.
+    /// Error that prevents the newest files from being applied.
     trouble: Option<String>,
 }
 
-/// A file as it was before it was read.
+/// State of a file before it was read.
 #[derive(Clone, PartialEq)]
 struct Seen {
     path: PathBuf,
     stamp: Option<Stamp>,
-    /// Whether another change would have another time.
+    /// True if a later change would have a different modification time.
     is_settled: bool,
 }
 
-/// What changes with a file.
+/// Metadata of a file that changes with its content.
 #[derive(Clone, Copy, PartialEq)]
 struct Stamp {
     inode: u64,
@@ -94,7 +94,7 @@ struct Stamp {
 }
 
 impl Locks {
-    /// Reads everything; an error keeps the server from starting.
+    /// Reads all files. An error prevents the start of the server.
     pub fn open(
         file: Option<&Path>,
         config_now: ConfigNow,
@@ -142,12 +142,12 @@ impl Locks {
         })
     }
 
-    /// Whether connections speak TLS.
+    /// Returns whether connections use TLS.
     pub fn has_tls(&self) -> bool {
         lock(&self.kept).tls.is_some()
     }
 
-    /// Whether requests need credentials, or connections a certificate.
+    /// Returns whether requests need credentials, or connections a client certificate.
     pub fn asks_for_credentials(&self) -> bool {
         let kept = lock(&self.kept);
         let of_clients = kept
@@ -157,7 +157,7 @@ impl Locks {
         !kept.rules.is_open() || of_clients
     }
 
-    /// Puts the rules in force, and follows the files and the config from now on.
+    /// Applies the rules to `locked`, and starts to follow the files and the config.
     pub fn follow(self: &Arc<Self>, locked: &Arc<dyn Guarded>) {
         locked.set_rules(lock(&self.kept).rules.clone());
         let (locks, locked) = (self.clone(), locked.clone());
@@ -174,7 +174,8 @@ impl Locks {
         });
     }
 
-    /// What handshakes follow, each as the files are then; none without TLS.
+    /// Returns a function with the TLS configuration of the next handshake, from the files at that
+    /// time. `None` without TLS.
     pub fn handshakes(self: &Arc<Self>, locked: &Arc<dyn Guarded>) -> Option<TlsConfigs> {
         let first = lock(&self.kept).tls.as_ref()?.1.clone();
         let (locks, locked) = (self.clone(), locked.clone());
@@ -186,7 +187,7 @@ impl Locks {
         }))
     }
 
-    /// Takes over what changed. Handshakes that begin meanwhile wait for it.
+    /// Applies changed files. Handshakes that begin during the check wait for it.
     fn look(&self, locked: &dyn Guarded) {
         let mut kept = lock(&self.kept);
         let config = (self.config)();
@@ -221,7 +222,8 @@ impl Locks {
         kept.trouble = trouble;
     }
 
-    /// Reads the web config and its certificates; returns all files as they were before.
+    /// Reads the web config and its certificates again. Returns the state of all files before they
+    /// were read.
     fn read_again(&self, kept: &mut Kept, troubles: &mut Vec<String>) -> Vec<Seen> {
         let mut seen = Vec::new();
         if let Some(file) = &self.file {
@@ -250,8 +252,8 @@ impl Locks {
     }
 }
 
-/// The configuration of handshakes, if what was loaded is not `known`. One that is the same goes
-/// on, with the sessions that clients resume.
+/// Returns the TLS configuration if the loaded input differs from `known`. An unchanged
+/// configuration stays in use, with the sessions that clients resume.
 fn renewed(
     loaded: Result<TlsInput, WebConfigError>,
     known: Option<&TlsInput>,
@@ -264,7 +266,7 @@ fn renewed(
     Ok(Some((input, config)))
 }
 
-/// The files with tokens in them.
+/// Returns the paths of files that contain tokens.
 fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
     access
         .tokens
@@ -275,7 +277,7 @@ fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
         })
 }
 
-/// Who may do what.
+/// Builds the access rules from the web config and the access section.
 fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<Rules, WebConfigError> {
     let mut rules = Rules::default();
     if let Some(web) = web {
@@ -332,7 +334,7 @@ impl Seen {
     }
 }
 
-/// What the file is like now; none if it is not there.
+/// Returns the current metadata of the file, or `None` if it does not exist.
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Stamp {

@@ -1,5 +1,5 @@
-//! What is known of metrics: what pushes say is kept in the data folder, without which the server
-//! goes on, and blocks keep what is known of theirs when they are cut.
+//! Metric metadata. Metadata from pushes is stored in the data folder, and the server works without
+//! that file. Blocks store the metadata of their metrics when they are cut.
 
 use super::sending::Sending;
 use firn_ingest::Pipeline;
@@ -14,15 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
 
-/// The folder in the data folder.
+/// Name of the folder in the data folder.
 const FOLDER: &str = "metadata";
 
-/// The file of pushes, by its path in the data folder.
+/// Returns the path of the file of pushed metadata, relative to the data folder.
 pub fn pushed_file() -> PathBuf {
     Path::new(FOLDER).join(FILE_NAME)
 }
 
-/// Takes over what was kept. May block; the folder must be this process's.
+/// Loads stored metadata; a failure is only logged. May block. The data folder must be locked by
+/// this process.
 pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
     let (disk, now) = (env.disk.clone(), env.clock.now_ms());
     let opened = pipeline.metadata().open(disk, &data_dir.join(FOLDER), now);
@@ -31,14 +32,15 @@ pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
     }
 }
 
-/// Keeps what changed, as often as that is due, or at once when all writes ended. May block.
+/// Stores changed metadata if it is due, or at once if `is_last`, after all writes have ended. May
+/// block.
 pub fn keep(pipeline: &Pipeline, is_last: bool) {
     if let Err(e) = pipeline.keep_metadata(is_last) {
         warn!(error = %e, "failed to store pushed metadata");
     }
 }
 
-/// What targets say of metrics, and of others what pushes say. Looks at all targets.
+/// Returns the metadata of all metrics: from targets, else from pushes. Iterates over all targets.
 pub fn known(pipeline: Option<&Pipeline>, scraping: &Scraping) -> Known {
     let mut known = Known::default();
     for target in scraping.views().iter().flat_map(|view| view.active()) {
@@ -53,10 +55,11 @@ pub fn known(pipeline: Option<&Pipeline>, scraping: &Scraping) -> Known {
     known
 }
 
-/// Has receivers of `sending` hear what is known of metrics, and blocks keep it of theirs.
+/// Connects the sources of metadata with the receivers of `sending` and with the store, which
+/// writes it to blocks.
 pub fn teach(store: &Store, sending: &Sending, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
     sending.learn_from(pipeline, scraping);
-    // Both have the store.
+    // Weak references, because both sources hold the store.
     let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
     store.learn_metadata_by(Box::new(move || {
         let mut batch = MetadataBatch::default();

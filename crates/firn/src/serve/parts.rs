@@ -1,4 +1,4 @@
-//! The parts of the server, built from flags and config.
+//! Builds the parts of the server from flags and config.
 
 use super::locks::Locks;
 use super::running::Running;
@@ -27,16 +27,16 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-/// Why the server cannot be built from its settings.
+/// Error in the settings that prevents the server from being built.
 #[derive(Debug, thiserror::Error)]
 pub enum PartsError {
-    /// The pattern of `--web.cors.origin` is not one.
+    /// `--web.cors.origin` is not a valid regular expression.
     #[error("flag --web.cors.origin: {0}")]
     Cors(#[from] regex::Error),
-    /// `--web.external-url` is not one.
+    /// `--web.external-url` is neither a URL nor a path.
     #[error("flag --web.external-url: neither an http or https URL nor a path: {0:?}")]
     ExternalUrl(String),
-    /// Two features contradict each other.
+    /// Two enabled features exclude each other.
     #[error(
         "cannot enable otlp-deltatocumulative and otlp-native-delta-ingestion features at the \
          same time"
@@ -44,35 +44,35 @@ pub enum PartsError {
     Deltas,
 }
 
-/// What the parts are built from.
+/// Inputs of [`build`], created by the start of the server.
 pub struct Sources<'a> {
-    /// The command line.
+    /// The parsed command line.
     pub line: &'a CommandLine,
-    /// The connections for which there are descriptors.
+    /// Maximum number of client connections, from the limit of descriptors.
     pub connections_max: usize,
-    /// The configuration in force.
+    /// Holder of the active configuration, which follows reloads.
     pub running: Arc<Running>,
-    /// TLS and access.
+    /// TLS configuration and access rules.
     pub locks: Arc<Locks>,
-    /// Time and threads.
+    /// Clock, threads, disk and randomness of the process.
     pub env: Env,
-    /// What begins spans.
+    /// Tracer that starts the spans of requests and queries.
     pub tracer: Arc<Tracer>,
-    /// All memory.
+    /// Budget of all memory of the process.
     pub memory: Budget,
-    /// Looked at while queries run.
+    /// Memory pressure, checked while queries run.
     pub pressure: Arc<Pressure>,
-    /// How long, and how much, is kept by the configuration in force.
+    /// Provider of the retention in the active configuration.
     pub retention: Provider<Retention>,
-    /// How far its log is replayed.
+    /// Progress of the WAL replay during the start.
     pub replaying: Arc<Replaying>,
-    /// The store, once it is open.
+    /// The store, set once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
-    /// Takes the wish of an HTTP request to end the process.
+    /// Channel for HTTP requests to `/-/quit`, which end the process.
     pub quit: mpsc::Sender<()>,
 }
 
-/// Builds the parts.
+/// Builds the parts of the server. Fails if flags are invalid or exclude each other.
 pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let Sources {
         line,
@@ -160,11 +160,11 @@ fn query_settings(settings: &Settings, running: &Arc<Running>) -> QuerySettings 
 fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> Limits {
     Limits {
         connections_max: settings.connections_max.min(connections_max),
-        // As upstream: zero is no limit.
+        // Zero means no limit, as upstream.
         idle_max: Some(settings.read_timeout).filter(|timeout| !timeout.is_zero()),
         queries_max: settings.query_concurrency,
         query_timeout: settings.query_timeout,
-        // As upstream: zero is no limit.
+        // Zero means no limit, as upstream.
         notice_listeners_max: settings.notice_listeners_max,
         reads_max: match settings.remote_reads_max {
             0 => Limits::READS_UNLIMITED,
@@ -176,17 +176,17 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
     }
 }
 
-/// The feature of statistics of single steps.
+/// Feature that adds statistics of single steps to query responses.
 const PER_STEP_STATS: &str = "promql-per-step-stats";
 
-/// The feature of `/api/v1/search/...`.
+/// Feature that enables the routes `/api/v1/search/...`.
 const SEARCH: &str = "search-api";
 
-/// Names the features that change nothing.
+/// Logs a message for each enabled feature that has no effect in Firn.
 fn warn_of_features(names: &[String]) {
     for name in names {
         match name.as_str() {
-            // Those of the language, of the store, of scraping and of OTLP.
+            // Implemented by PromQL, the store, scraping and OTLP.
             "promql-experimental-functions"
             | "promql-extended-range-selectors"
             | "promql-binop-fill-modifiers"
@@ -202,7 +202,7 @@ fn warn_of_features(names: &[String]) {
             | "otlp-native-delta-ingestion"
             | "st-storage"
             | "st-synthesis" => {}
-            // On, or up to the config, in Prometheus 3.14 too.
+            // Always enabled in Prometheus 3.14 too, or set in the config.
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
                 info!(feature = name, "feature has no effect, as in Prometheus");
             }
@@ -257,7 +257,8 @@ fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
     })
 }
 
-/// Scheme with authority, and path, of an HTTP URL.
+/// Splits an HTTP URL into its origin (scheme and authority) and its path. Returns `None` for other
+/// URLs.
 fn split_url(url: &str) -> Option<(&str, &str)> {
     let authority = ["http://", "https://"]
         .iter()

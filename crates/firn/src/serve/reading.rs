@@ -1,13 +1,14 @@
-//! Reading from other servers: `remote_read` of the config, as a store beside the own one.
+//! Reads from other servers (`remote_read` in the config) and joins the result with the local
+//! store.
 //!
 //! ```text
-//! select -> which servers hold something of it -> all are asked at once -> the own store
-//!        -> one selection (`joined`): own samples stay where a server has one of the same time
+//! select -> servers whose matchers and time range apply -> all of them are queried at once
+//!        -> the local store -> one selection (`joined`): local samples win at equal times
 //! ```
 //!
-//! Invariant: without a server that is concerned a look-up goes to the own store as it came. A
-//! server that fails costs an answer its series and a warning that says so, and nothing else; the
-//! memory of a query holds for what servers answer, too.
+//! Invariant: a request that concerns no server is passed unchanged to the local store. If a server
+//! fails, the answer lacks its series and contains a warning, with no other effect. The memory of
+//! responses is part of the query's budget.
 
 mod joined;
 
@@ -38,31 +39,31 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tracing::error;
 
-/// How much later than its first sample a store is taken to be whole: as upstream, two of the
-/// ranges that it cuts.
+/// Time after the store's first sample, in milliseconds, from which its data counts as complete: as
+/// upstream, twice the range of a new block.
 const WHOLE_AFTER_MS: i64 = 4 * 3_600_000;
 
-/// How often it is looked whether a query was ended while servers are asked.
+/// Interval of checks for a cancelled query while servers are queried.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The header that names a tenant.
+/// Header with the name of the tenant.
 const TENANT_HEADER: &str = "x-scope-orgid";
 
-/// What is said where labels are looked for and a server is concerned.
+/// Warning of label requests for which a server would be read.
 const NO_LABELS: &str = "remote_read: label names and values are those of this server only";
 
-/// Says when the store's data begins, if that is known.
+/// Returns the start of the store's data, if it is available.
 type Since = Box<dyn Fn() -> Option<TimestampMs> + Send + Sync>;
 
-/// One server, and what follows from the configuration beside it.
+/// One server, with the values derived from its configuration.
 struct Server {
     settings: RemoteRead,
-    /// Labels that its series have and that are not shown.
+    /// External labels, which are removed from the server's series.
     external: Labels,
     reader: Arc<Reader>,
 }
 
-/// See the module.
+/// A store that reads from the local store and from the configured servers. See the module.
 pub struct Reading {
     local: Arc<dyn Select>,
     since: Since,
@@ -71,27 +72,27 @@ pub struct Reading {
     runtime: Handle,
 }
 
-/// What one server is asked.
+/// The request to one server.
 struct Asked<'s> {
     server: &'s Server,
     range: TimeRange,
     matchers: Vec<Matcher>,
-    /// Labels that were asked for beside what the query says.
+    /// Names of external labels whose matchers were added to those of the query.
     added: Vec<String>,
 }
 
-/// What servers answered.
+/// Responses of all servers to one request.
 #[derive(Default)]
 struct Answers {
     series: Vec<ReadSeries>,
     memory: Vec<Reservation>,
-    /// What servers that failed said.
+    /// Error messages of servers that failed.
     failures: Vec<String>,
 }
 
 impl Reading {
-    /// Asks no server beside `local` yet, whose data begins when `since` says. Must be called
-    /// inside the runtime.
+    /// Creates a store that reads only `local` until [`Reading::follow`] adds servers. `since`
+    /// returns the start of the local data. Must be called inside the runtime.
     pub fn new(local: Arc<dyn Select>, since: Since, clock: Arc<dyn Clock>) -> Self {
         Self {
             local,
@@ -102,7 +103,7 @@ impl Reading {
         }
     }
 
-    /// Asks the servers of `config` from here on. Those that stay keep their connections.
+    /// Applies the servers of `config`. Servers with unchanged settings keep their connections.
     pub fn follow(&self, config: &Config) {
         let before = self.servers();
         let server = |settings: &RemoteRead| {
@@ -131,7 +132,8 @@ impl Reading {
         lock(&self.servers).clone()
     }
 
-    /// The part of `range` for which `server` is asked; `None` if the own store has all of it.
+    /// Returns the part of `range` that is read from `server`, or `None` if the local store has all
+    /// of it.
     fn range_of(&self, server: &Server, range: TimeRange) -> Option<TimeRange> {
         if server.settings.reads_recent {
             return Some(range);
@@ -142,7 +144,7 @@ impl Reading {
         (range.min <= whole_since).then_some(part)
     }
 
-    /// What is asked of each server that is concerned.
+    /// Returns the request to each server whose required matchers and time range apply.
     fn asked<'s>(&self, servers: &'s [Server], request: &SelectRequest<'_>) -> Vec<Asked<'s>> {
         let concerned = servers
             .iter()
@@ -187,7 +189,7 @@ impl Reading {
         Ok(Arc::new(joined))
     }
 
-    /// Asks all servers at once, on the thread of the query, which waits for them.
+    /// Queries all servers at once, and blocks the thread of the query until all have responded.
     fn ask(
         &self,
         asked: &[Asked<'_>],
@@ -247,7 +249,7 @@ impl Reading {
     }
 }
 
-/// Resolves once a query is no longer wanted.
+/// Resolves once the query is cancelled.
 async fn ended(cancel: &Cancel) -> Error {
     loop {
         if let Err(e) = cancel.check() {
@@ -257,8 +259,8 @@ async fn ended(cancel: &Cancel) -> Error {
     }
 }
 
-/// The matchers and those of the external labels about which they say nothing, and the names of
-/// these labels.
+/// Adds an equality matcher for each external label that has no matcher yet. Also returns the names
+/// of the added labels.
 fn with_external(matchers: &[Matcher], external: &Labels) -> (Vec<Matcher>, Vec<String>) {
     let mut all = matchers.to_vec();
     let mut added = Vec::new();
@@ -266,7 +268,7 @@ fn with_external(matchers: &[Matcher], external: &Labels) -> (Vec<Matcher>, Vec<
         if matchers.iter().any(|matcher| matcher.name() == name) {
             continue;
         }
-        // Equality with a value is always a matcher.
+        // An equality matcher with a plain value is always valid.
         if let Ok(matcher) = Matcher::new(name, MatchOp::Equal, value) {
             all.push(matcher);
             added.push(name.to_owned());
@@ -275,7 +277,7 @@ fn with_external(matchers: &[Matcher], external: &Labels) -> (Vec<Matcher>, Vec<
     (all, added)
 }
 
-/// The series without these labels.
+/// Removes the labels with these names from the series.
 fn without(mut series: Vec<ReadSeries>, names: &[String]) -> Vec<ReadSeries> {
     if names.is_empty() {
         return series;

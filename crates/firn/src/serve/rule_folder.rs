@@ -1,7 +1,8 @@
-//! The folder of rules that HTTP edits: `firn.rules.folder`.
+//! Folder of rule files that can be edited over HTTP: `firn.rules.folder`.
 //!
-//! Invariant: a file is replaced as a whole, and synced before an edit is accepted; one edit is
-//! made at a time. Behind an edit the config is taken over anew, so that it is evaluated at once.
+//! Invariant: a file is replaced as a whole and synced before an edit is accepted, and edits are
+//! made one at a time. After an edit the config is reloaded, so that the rules are evaluated at
+//! once.
 
 use super::running::Running;
 use firn_http_client::named_files;
@@ -15,18 +16,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Namespaces that are listed: more are a mistake, not rules that people edit.
+/// Maximum number of namespaces in a list. A larger folder is a mistake, not rules edited by
+/// people.
 const NAMESPACES_MAX: usize = 10_000;
 
-/// Edits the rules in the folder of the configuration in force.
+/// Edits the rule files in the folder of the active configuration.
 pub struct RuleFolder {
     running: Arc<Running>,
-    /// Held while an edit is made.
+    /// Held during an edit.
     editing: Mutex<()>,
 }
 
 impl RuleFolder {
-    /// The folder that `running` names, at any time.
+    /// Creates an editor for the folder in the active configuration of `running`, which is looked
+    /// up at each request.
     pub fn new(running: Arc<Running>) -> Self {
         Self {
             running,
@@ -51,7 +54,7 @@ impl RuleFolder {
         }
     }
 
-    /// Takes over what was edited.
+    /// Reloads the config after an edit.
     fn take_over(&self) -> Result<(), Error> {
         self.running.reload().map_err(|e| {
             let message = format!("the edit is stored, but the config cannot be reloaded: {e}");
@@ -129,7 +132,7 @@ fn path_of(folder: &Path, namespace: &str) -> Result<PathBuf, Error> {
     Ok(folder.join(editing::file_name(namespace).map_err(refused)?))
 }
 
-/// The text of a namespace's file; `None` if there is none.
+/// Returns the content of a namespace's file, or `None` if it does not exist.
 fn read(folder: &Path, namespace: &str) -> Result<Option<String>, Error> {
     read_file(&path_of(folder, namespace)?)
 }
@@ -142,7 +145,7 @@ fn read_file(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// All namespaces by name, with the texts of their files.
+/// Returns all namespaces in order of their names, with the content of their files.
 fn read_all(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -168,10 +171,10 @@ fn read_all(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     Ok(files)
 }
 
-/// Replaces the file of a namespace: written beside it, synced, renamed.
+/// Replaces the file of a namespace: writes a new file beside it, syncs and renames it.
 fn write(folder: &Path, namespace: &str, text: &str) -> Result<(), Error> {
     let path = path_of(folder, namespace)?;
-    // No pattern of rule files matches it, nor is it the name of a namespace.
+    // Neither a pattern of rule files nor the name of a namespace matches this name.
     let new = path.with_extension("yml.new");
     replace(folder, (&new, &path), text).map_err(|e| failed("write", &path, &e))
 }

@@ -1,7 +1,7 @@
-//! The configuration in force, and taking over a new one.
+//! The active configuration of the server, and its reloads.
 //!
-//! Invariant: a config that cannot be read, or whose files cannot be opened, changes nothing but
-//! the metric that says so.
+//! Invariant: a config that cannot be read, or with files that cannot be opened, changes only the
+//! metrics of the last reload.
 
 use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
-/// The configuration in force.
+/// Holder of the active configuration. Other parts subscribe to its changes.
 pub struct Running {
     file: Option<PathBuf>,
     features: JobFeatures,
@@ -22,12 +22,12 @@ pub struct Running {
     config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
     app: OnceLock<App>,
-    /// Held while the file is read and taken over, so that what was read last is what holds.
+    /// Held while the file is read and applied, so that the version read last is the active one.
     reloading: Mutex<()>,
     query_log: Arc<QueryLog>,
 }
 
-/// The log of queries cannot be written.
+/// Error of opening the query log.
 #[derive(Debug, thiserror::Error)]
 #[error("global.query_log_file: open {}: {source}", path.display())]
 pub struct QueryLogError {
@@ -36,14 +36,14 @@ pub struct QueryLogError {
 }
 
 struct State {
-    /// What the files of the configuration were when they were last looked at.
+    /// Hash of the configuration files at the last check.
     fingerprint: Option<u64>,
     is_newest_good: bool,
     taken_over: TimestampMs,
 }
 
 impl Running {
-    /// Starts with `config`, read from `file` under `features`.
+    /// Creates the holder with `config`, which was read from `file` under `features`.
     pub fn new(
         file: Option<PathBuf>,
         features: JobFeatures,
@@ -67,7 +67,7 @@ impl Running {
         }
     }
 
-    /// Like [`Running::new`], with the files opened that the configuration names. May block.
+    /// Like [`Running::new`], but also opens the query log that the configuration names. May block.
     pub fn start(
         file: Option<PathBuf>,
         features: JobFeatures,
@@ -79,17 +79,17 @@ impl Running {
         Ok(running)
     }
 
-    /// The configuration.
+    /// Returns the active configuration.
     pub fn config(&self) -> Arc<Config> {
         self.config.borrow().clone()
     }
 
-    /// Follows the configuration.
+    /// Returns a channel with the active configuration and its changes.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Config>> {
         self.config.subscribe()
     }
 
-    /// The log of queries.
+    /// Returns the query log.
     pub fn query_log(&self) -> Arc<QueryLog> {
         self.query_log.clone()
     }
@@ -104,23 +104,24 @@ impl Running {
             })
     }
 
-    /// The features of the command line.
+    /// Returns the features of the command line that affect jobs.
     pub fn features(&self) -> JobFeatures {
         self.features
     }
 
-    /// Whether no file was given.
+    /// Returns whether the server runs without a config file.
     pub fn is_built_in(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Whether the newest configuration was taken over, and when one was.
+    /// Returns whether the newest configuration was applied, and the time of the last successful
+    /// reload.
     pub fn last_reload(&self) -> (bool, TimestampMs) {
         self.with(|state| (state.is_newest_good, state.taken_over))
     }
 
-    /// Reads the file again. What cannot change while the process runs is named in a warning; a bad
-    /// file is an error and changes nothing. May block.
+    /// Reads and applies the file again. Changed keys that need a restart are named in a warning.
+    /// An invalid file is an error and changes nothing. May block.
     pub fn reload(&self) -> Result<(), String> {
         let Some(file) = &self.file else {
             info!("no config file to reload");
@@ -150,26 +151,26 @@ impl Running {
         }
     }
 
-    /// Like [`Running::reload`], if a file of the configuration changed since the last call; the
-    /// first one notes what is there. May block.
+    /// Like [`Running::reload`], but only if a configuration file changed since the last call. The
+    /// first call only records the current files. May block.
     pub fn reload_if_changed(&self) {
         let Some(file) = &self.file else { return };
         let now = match config::fingerprint(file) {
             Ok(now) => now,
-            // Files that are being replaced are there again the next time.
+            // Files that are being replaced exist again at the next check.
             Err(e) => return debug!(error = %e, "failed to check the config for changes"),
         };
         let before = self.with(|state| state.fingerprint.replace(now));
         if before.is_some_and(|before| before != now) {
             info!("config file changed");
-            // What is wrong with it is logged where it is found.
+            // `reload` logs its own errors.
             let _ = self.reload();
         }
     }
 
-    /// Tells `app` of each try to take over a config.
+    /// Sets the server that is notified of the outcome of each reload.
     pub fn tell_of_reloads(&self, app: &App) {
-        // There is one server in the life of a process.
+        // A process has one server.
         let _ = self.app.set(app.clone());
     }
 
@@ -200,7 +201,7 @@ impl Running {
     }
 }
 
-/// Names a key that is set and has no effect.
+/// Warns of a key that is set but has no effect in Firn.
 pub fn warn_of_ignored(key: &str) {
     warn!(key, "config key has no effect in Firn");
 }
@@ -211,7 +212,7 @@ impl Collect for Running {
     }
 }
 
-/// Tells whether the newest configuration was taken over, and when one was.
+/// Writes the metrics of the last reload: whether it succeeded, and the time of the last success.
 pub fn collect_reload(sink: &mut dyn Sink, (is_newest_good, taken_over): (bool, TimestampMs)) {
     sink.metric(
         "firn_config_last_reload_successful",

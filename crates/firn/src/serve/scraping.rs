@@ -1,4 +1,4 @@
-//! What is scraped: what the config says or, without one, Firn itself.
+//! Applies the scrape configuration: the jobs of the config or, without a config file, Firn itself.
 
 use crate::process::host;
 use crate::settings::config::Config;
@@ -10,7 +10,7 @@ use firn_wire::exposition::CONTENT_TYPE;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What `/metrics` would answer: taken from the process, not over a socket.
+/// Fetches Firn's own `/metrics` response in the process, without a socket.
 struct Itself(App);
 
 impl Fetch for Itself {
@@ -25,19 +25,19 @@ impl Fetch for Itself {
     }
 }
 
-/// Starts scraping `app`, which listens on `port`.
+/// Starts scraping `app` as a target with the address `localhost:port`.
 pub fn start_itself(scraping: &Scraping, app: &App, port: u16) {
     let address = format!("localhost:{port}");
     scraping.scrape_itself(&address, Arc::new(Itself(app.clone())));
 }
 
-/// Scrapes what `config` says.
+/// Applies the scrape jobs of `config`.
 pub fn apply(scraping: &Scraping, config: &Config) {
     scraping.apply(&config.jobs, seed(config));
 }
 
-/// Tells servers apart that scrape the same targets, as Prometheus does: by the host and the labels
-/// that each gives to what leaves it.
+/// Returns the seed of scrape offsets. It differs between servers that scrape the same targets: as
+/// in Prometheus, it is a hash of the host name and the external labels.
 fn seed(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     (host::name(), config.external_labels.as_bytes()).hash(&mut hasher);

@@ -1,18 +1,19 @@
-//! Requests from outside to stop or reload: signals, and the lifecycle endpoints.
+//! Signals that stop the server or reload its config.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What is asked for.
+/// Action requested by a signal or by a lifecycle endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To end cleanly.
+    /// Stop cleanly.
     Stop,
-    /// To read the config again.
+    /// Reload the config.
     Reload,
 }
 
-/// The signals that the process listens to. While this exists none of them ends the process.
+/// Listener for SIGTERM, SIGINT and SIGHUP. While it exists, none of them ends the process by
+/// itself.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -20,7 +21,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening.
+    /// Starts to listen for the signals.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -29,7 +30,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal. May be dropped while it waits without losing one.
+    /// Waits for the next signal. Cancel safe: no signal is lost if the future is dropped.
     pub async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.terminate.recv() => Wish::Stop,
@@ -38,7 +39,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next wish to stop.
+    /// Waits for the next signal to stop.
     pub async fn stop(&mut self) {
         while self.next().await != Wish::Stop {}
     }

@@ -1,7 +1,7 @@
-//! Spans of the server's work on their way to the collector that `tracing` of the config names.
+//! Exports spans of the server to the collector in the section `tracing` of the config.
 //!
-//! Invariant: a collector that is slow or away costs spans and nothing else: the queue is bounded,
-//! and each request is tried for a minute at most.
+//! Invariant: a slow or unreachable collector loses spans and affects nothing else. The queue is
+//! bounded, and each request is retried for at most a minute.
 
 use crate::settings::config::Config;
 use crate::settings::config::tracing::Tracing;
@@ -16,35 +16,36 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 use tracing::{error, info, warn};
 
-/// How often it is looked for spans.
+/// Interval of checks for waiting spans.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks after which waiting spans go, however few they are: as in OpenTelemetry's SDKs.
+/// Number of checks after which waiting spans are sent even if they are few, as in OpenTelemetry's
+/// SDKs.
 const LOOKS_MAX: u32 = 5;
 
-/// Spans of one request, which goes as soon as there are so many.
+/// Spans per request. A request is sent as soon as this many spans wait.
 const REQUEST_SPANS: usize = 512;
 
-/// Pauses between the attempts of one request: as in OpenTelemetry's exporters.
+/// Pauses between the attempts of one request, as in OpenTelemetry's exporters.
 const PAUSES: [Duration; 3] = [
     Duration::from_secs(5),
     Duration::from_secs(15),
     Duration::from_secs(30),
 ];
 
-/// How long the last spans may take at a stop or when the collector changes.
+/// Maximum time for sending the last spans at a stop or when the collector changes.
 const LAST: Duration = Duration::from_secs(5);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What was exported.
+/// Numbers of exported and failed spans.
 #[derive(Debug, Default)]
 struct Counts {
     exported: Counter,
     failed: Counter,
 }
 
-/// See the module.
+/// Exporter of spans, which follows the config. See the module.
 pub struct Spans {
     tracer: Arc<Tracer>,
     counts: Arc<Counts>,
@@ -60,7 +61,8 @@ struct Following {
 }
 
 impl Spans {
-    /// Exports nothing yet of what `tracer` keeps. Must be called inside the runtime.
+    /// Creates an exporter that discards the spans of `tracer` until [`Spans::follow`] sets a
+    /// collector. Must be called inside the runtime.
     pub fn new(tracer: Arc<Tracer>) -> Self {
         Self {
             tracer,
@@ -70,12 +72,12 @@ impl Spans {
         }
     }
 
-    /// What begins the spans.
+    /// Returns the tracer that starts the spans.
     pub fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
 
-    /// Samples and exports as `config` says from here on.
+    /// Applies the sampling and the collector of `config`, if they changed.
     pub fn follow(&self, config: &Config) {
         let mut following = lock(&self.following);
         if following.tracing == config.tracing {
@@ -109,7 +111,8 @@ impl Spans {
         }
     }
 
-    /// Ends what exports; what waits goes to the collector that it was for, within a bound.
+    /// Ends the export task. Waiting spans are sent to the old collector in the background, for a
+    /// limited time. Returns that task, if there is one.
     fn end(&self, following: &mut Following) -> Option<JoinHandle<()>> {
         let task = following.task.take()?;
         task.abort();
@@ -117,16 +120,16 @@ impl Spans {
         let (spans, counts) = (self.tracer.take(), self.counts.clone());
         Some(self.runtime.spawn(async move {
             let last = send(&exporter, &spans, &counts, &[]);
-            // What does not go in time is lost, as the spans of a process that ends are.
+            // Spans that are not sent in time are lost, like those of a process that ends.
             let _ = timeout(LAST, last).await;
         }))
     }
 
-    /// Exports what waits, and ends.
+    /// Sends the waiting spans and ends the export.
     pub async fn stop(&self) {
         let last = self.end(&mut lock(&self.following));
         if let Some(last) = last {
-            // It cannot fail but by a panic.
+            // The task fails only by a panic.
             let _ = last.await;
         }
     }
@@ -146,7 +149,8 @@ async fn keep_exporting(tracer: Arc<Tracer>, exporter: Arc<SpanExporter>, counts
     }
 }
 
-/// Sends `spans`, with these pauses between the attempts of a request.
+/// Sends `spans` in requests of limited size, with these pauses between the attempts of a request,
+/// and counts the outcome.
 async fn send(
     exporter: &SpanExporter,
     spans: &[FinishedSpan],

@@ -1,4 +1,4 @@
-//! What flags, config and memory say of the store.
+//! Settings of the store, derived from flags, config and the available memory.
 
 use crate::serve::{metadata, rules};
 use crate::settings::Settings;
@@ -8,26 +8,28 @@ use firn_storage::store::{self, NewSeriesBudget, Sealing, StoreOptions, SyncMode
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
 
-/// The feature without which exemplars are not kept.
+/// Feature that enables the storage of exemplars.
 const EXEMPLAR_STORAGE: &str = "exemplar-storage";
 
-/// Memory that a series takes with its labels, its place in the index and its open chunk: a quarter
-/// more than one with eleven labels and eighty samples. When the share of the head is full, new
-/// series are refused and the old ones go on.
+/// Memory in bytes of a series with its labels, its index entry and its open chunk: a quarter more
+/// than one with eleven labels and eighty samples. When the head's share of memory is full, new
+/// series are rejected and existing ones continue.
 const SERIES_BYTES: usize = 512;
 
-/// The log goes by segments: so many fit in its backlog.
+/// Number of WAL segments in a full backlog. The WAL is removed by whole segments.
 const BACKLOG_SEGMENTS: usize = 8;
 
-/// The least segment of the log: smaller ones cost a sync and a file each for little.
+/// Minimum size of a WAL segment in bytes. Smaller segments would cost a sync and a file each for
+/// little data.
 const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
-/// Files of the data folder that are not the store's and that a snapshot has, by their paths there.
+/// Returns the files of the data folder that a snapshot contains in addition to those of the store,
+/// relative to the data folder.
 pub fn files_beside() -> Vec<PathBuf> {
     vec![rules::state_file(), metadata::pushed_file()]
 }
 
-/// The options of a store that keeps what `retention` says, in its share of memory.
+/// Returns the options of a store with the given retention, within its shares of memory.
 pub fn store_options(
     settings: &Settings,
     config: &Config,
@@ -59,8 +61,8 @@ pub fn store_options(
             true => config.exemplars_max,
             false => 0,
         },
-        // In the head what is not sealed takes about as many bytes as in the log: from half of the
-        // backlog on everything is sealed at once, which is when the share of the head is full.
+        // Unsealed samples take about as many bytes in the head as in the WAL. From half of the
+        // backlog on everything is sealed at once; at that point the head's share is full.
         backlog_bytes_max: defaults.backlog_bytes_max.min(2 * shares.head as u64),
         log_segment_bytes: log_segment_bytes(defaults.log_segment_bytes, shares.head),
         page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
@@ -73,19 +75,19 @@ pub fn store_options(
     }
 }
 
-/// Bytes of a segment of the log where `head` bytes may wait to be sealed: the usual ones, or as
-/// many as let some segments be closed, and removed, before the backlog is full.
+/// Returns the size of a WAL segment if `head` bytes may wait to be sealed: the usual size, or
+/// smaller, so that some segments can be closed and removed before the backlog is full.
 fn log_segment_bytes(usual: u64, head: usize) -> u64 {
     let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
     usual.min(fitting as u64)
 }
 
-/// How far behind the newest sample late ones are taken.
+/// Returns the maximum lateness of accepted samples behind the newest one, in milliseconds.
 pub fn late_window_ms(config: &Config) -> i64 {
     i64::try_from(config.late_window.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Whether exemplars are kept, as far as the command line says.
+/// Returns whether the command line enables the storage of exemplars.
 pub fn keeps_exemplars(settings: &Settings) -> bool {
     settings
         .features

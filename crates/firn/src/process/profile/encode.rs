@@ -1,13 +1,13 @@
-//! Encodes profiles in pprof's format, uncompressed.
+//! Encoder for profiles in pprof's format, uncompressed.
 //!
-//! The messages are those of `profile.proto` in google/pprof. Texts are indices into one string
-//! table, whose first entry is empty; a location has one function and the id of that function.
+//! The messages follow `profile.proto` in google/pprof. Strings are indices into one string table,
+//! whose first entry is empty. A location has one function and shares its id.
 
 use prost::Message;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// Collects samples, and writes each text and each function once.
+/// Builds a profile. Each string and each function is written once.
 #[derive(Debug)]
 pub struct ProfileBuilder {
     profile: Profile,
@@ -15,19 +15,20 @@ pub struct ProfileBuilder {
     functions: HashMap<String, u64>,
 }
 
-/// When and how densely the samples of a profile were taken.
+/// Time range and sampling period of the samples of a profile.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     pub start: SystemTime,
     pub duration: Duration,
-    /// Distance of two samples, in the unit of the value type `period_type`.
+    /// Distance between two samples, in the unit of the value type `period_type`.
     pub period: i64,
-    /// Index of a value type.
+    /// Index of the value type that `period` refers to.
     pub period_type: usize,
 }
 
 impl ProfileBuilder {
-    /// A profile without samples. `types` are the kind and the unit of each value of a sample.
+    /// Creates a profile without samples. `types` contains the kind and the unit of each value of a
+    /// sample.
     pub fn new(types: &[(&str, &str)]) -> Self {
         let mut builder = Self {
             profile: Profile::default(),
@@ -43,7 +44,7 @@ impl ProfileBuilder {
         builder
     }
 
-    /// Sets when and how densely the samples were taken.
+    /// Sets the time range and the sampling period of the profile.
     pub fn set_timing(&mut self, timing: Timing) {
         let since_epoch = timing.start.duration_since(SystemTime::UNIX_EPOCH);
         self.profile.time_nanos = since_epoch.map_or(0, |since| since.as_nanos() as i64);
@@ -53,7 +54,7 @@ impl ProfileBuilder {
         self.profile.period_type = period_type.copied();
     }
 
-    /// Returns the location of a function. Functions with equal names share one.
+    /// Returns the id of the location of a function. Functions with equal names share one location.
     pub fn location(&mut self, name: &str, system_name: &str, file: &str, line: i64) -> u64 {
         if let Some(id) = self.functions.get(name) {
             return *id;
@@ -73,7 +74,8 @@ impl ProfileBuilder {
         id
     }
 
-    /// Adds a sample: its stack with the innermost function first, one value a type, and a label.
+    /// Adds a sample: its stack with the innermost function first, one value per type, and an
+    /// optional label.
     pub fn add_sample(&mut self, stack: Vec<u64>, values: Vec<i64>, label: Option<(&str, &str)>) {
         debug_assert_eq!(values.len(), self.profile.sample_type.len());
         let label = label.map(|(key, value)| Label {
@@ -87,7 +89,7 @@ impl ProfileBuilder {
         });
     }
 
-    /// The bytes of the profile.
+    /// Encodes the profile as protobuf and returns its bytes.
     pub fn encode(self) -> Vec<u8> {
         self.profile.encode_to_vec()
     }

@@ -1,4 +1,4 @@
-//! What is known of notifications: `firn_notifications_*`, by Alertmanager where that matters.
+//! Metrics of notifications: `firn_notifications_*`, some of them per Alertmanager.
 
 use super::Notifier;
 use super::sender::Sender;
@@ -7,7 +7,7 @@ use firn_model::sync::lock;
 use firn_rules::notification::OutboxCounts;
 use std::sync::Arc;
 
-/// A counter of one Alertmanager: its name, what it counts, and where.
+/// A counter per Alertmanager: name, help text, and the function that reads it.
 type Counted = (&'static str, &'static str, fn(&OutboxCounts) -> u64);
 
 const COUNTERS: [Counted; 3] = [
@@ -33,7 +33,7 @@ impl Collect for Notifier {
     fn collect(&self, sink: &mut dyn Sink) {
         let mut senders: Vec<Arc<Sender>> = Vec::new();
         for set in &lock(&self.configured).sets {
-            // Two sections may name one Alertmanager: it is shown once, by the first.
+            // If two sections contain the same Alertmanager, only the first one is reported.
             set.for_each_sender(|sender| {
                 if !senders.iter().any(|known| known.url() == sender.url()) {
                     senders.push(sender.clone());

@@ -1,4 +1,4 @@
-//! What goes to one Alertmanager: asks its outbox what to do next, and does it.
+//! Sender of notifications to one Alertmanager: executes the steps that its outbox returns.
 
 use firn_http_client::HttpClient;
 use firn_ingest::alertmanagers;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, warn};
 
-/// The queue of an Alertmanager and its task's work.
+/// Outbox of one Alertmanager, and the next step of the task that sends from it.
 pub(super) struct Sender {
     url: String,
     state: Mutex<State>,
@@ -23,7 +23,7 @@ pub(super) struct Sender {
 
 struct State {
     outbox: Outbox,
-    /// What the task has to do and has not begun.
+    /// Step that the task has not begun yet.
     next: Next,
 }
 
@@ -44,18 +44,18 @@ impl Sender {
         &self.url
     }
 
-    /// How long requests took that were answered well.
+    /// Returns the histogram of durations of successful requests.
     pub fn latency(&self) -> &DurationHistogram {
         &self.latency
     }
 
-    /// What became of notifications, and how many wait.
+    /// Returns the counters of notifications and the number that wait.
     pub fn counts(&self) -> (OutboxCounts, usize) {
         let state = lock(&self.state);
         (state.outbox.counts(), state.outbox.len())
     }
 
-    /// Hands an event to the outbox, and what it says to the task.
+    /// Passes an event to the outbox and wakes the task if the outbox returns a new step.
     pub fn tell(&self, event: Event) {
         let adds = matches!(event, Event::Add(_));
         let mut state = lock(&self.state);
@@ -76,7 +76,8 @@ impl Sender {
         }
     }
 
-    /// Sends until it is told to stop.
+    /// Sends batches until the outbox returns [`Next::End`]. `limit` bounds the duration of each
+    /// request.
     pub async fn run(&self, client: &HttpClient, limit: Duration) {
         loop {
             let next = std::mem::replace(&mut lock(&self.state).next, Next::Wait);

@@ -1,4 +1,4 @@
-//! The Alertmanagers of one section: discovered, and each with a sender.
+//! The Alertmanagers of one section of the config: discovered, each with its own sender.
 
 use super::sender::Sender;
 use super::{NotifierSettings, relabelled};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::error;
 
-/// One of `alerting.alertmanagers`.
+/// Senders and discovery task of one entry of `alerting.alertmanagers`.
 pub(super) struct Set {
     work: Arc<Work>,
     task: JoinHandle<()>,
@@ -35,7 +35,7 @@ struct Known {
 }
 
 impl Set {
-    /// Starts to look for the Alertmanagers of the section at `place`.
+    /// Starts the discovery of the Alertmanagers of the section with index `place`.
     pub fn start(
         place: usize,
         settings: Arc<AlertmanagerSettings>,
@@ -61,7 +61,7 @@ impl Set {
             tasks,
             known: Mutex::default(),
         });
-        // Lists of the config are there at once.
+        // Static lists are available at once.
         work.sync(&discoveries);
         let at_work = work.clone();
         let task = tokio::spawn(async move {
@@ -73,12 +73,12 @@ impl Set {
         Self { work, task }
     }
 
-    /// What it was started with.
+    /// Returns the settings that the set was started with.
     pub fn settings(&self) -> &Arc<AlertmanagerSettings> {
         &self.work.settings
     }
 
-    /// Queues notifications for each Alertmanager.
+    /// Relabels the notifications and queues them for each Alertmanager.
     pub fn send(&self, notifications: &[Arc<Notification>]) {
         let none = Labels::empty();
         let kept = relabelled(&self.work.settings.alert_relabel, &none, notifications);
@@ -90,7 +90,7 @@ impl Set {
         }
     }
 
-    /// What was found.
+    /// Returns the active and the dropped Alertmanagers of the section.
     pub fn found(&self) -> Alertmanagers {
         let known = lock(&self.work.known);
         Alertmanagers {
@@ -99,12 +99,12 @@ impl Set {
         }
     }
 
-    /// Calls `each` with every sender.
+    /// Calls `each` with every sender of the section.
     pub fn for_each_sender(&self, mut each: impl FnMut(&Arc<Sender>)) {
         lock(&self.work.known).senders.iter().for_each(&mut each);
     }
 
-    /// Ends in the background.
+    /// Stops the discovery, and all senders in the background.
     pub fn stop(self) {
         self.task.abort();
         let mut known = lock(&self.work.known);
@@ -116,7 +116,7 @@ impl Set {
 }
 
 impl Work {
-    /// Brings the senders in line with what the discoveries tell.
+    /// Starts and stops senders so that they match the groups that were discovered.
     fn sync(&self, discoveries: &[Discovery]) {
         let lists: Vec<_> = discoveries.iter().filter_map(Discovery::groups).collect();
         let groups = lists.iter().flat_map(|list| list.iter());

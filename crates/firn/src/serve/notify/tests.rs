@@ -1,4 +1,4 @@
-//! Notifiers and webhooks on the loopback that record what they get.
+//! Tests of notifiers against webhooks on the loopback interface that record their requests.
 
 use super::*;
 use firn_discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
@@ -13,10 +13,10 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// How long a request may take to arrive; only a failing test waits for it.
+/// Maximum time until a request arrives. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server that answers `status` to every request.
+/// A server that responds with `status` to every request.
 struct Webhook {
     address: String,
     requests: Receiver<(String, serde_json::Value)>,
@@ -54,7 +54,8 @@ impl Webhook {
         Self { address, requests }
     }
 
-    /// The next request: its first line, and the value of one label of each alert.
+    /// Waits for the next request. Returns its request line and the value of one label of each
+    /// alert.
     fn next(&self, label: &str) -> (String, Vec<String>) {
         let (line, body) = self.requests.recv_timeout(PATIENCE).unwrap();
         let alerts = body.as_array().unwrap().iter();
@@ -117,7 +118,7 @@ fn rule(settings: RuleSettings) -> Rule {
     settings.compile(Default::default()).unwrap()
 }
 
-/// What `/metrics` shows of one metric, by Alertmanager or not.
+/// Returns the value of one metric, summed over all Alertmanagers.
 fn metric(notifier: &Notifier, wanted: &str) -> f64 {
     struct Found<'w>(&'w str, f64);
     impl Sink for Found<'_> {

@@ -1,8 +1,8 @@
-//! A selection of the own store, joined with the series that other servers gave.
+//! Selection that joins the series of the local store with series read from other servers.
 //!
-//! Invariants: a label set is there once. The series of the own store come first, in its order,
-//! then those that only servers have, by labels. Where both have a sample at one time the own one
-//! stays; of two servers the one that is configured first.
+//! Invariants: each label set occurs once. The series of the local store are first, in its order;
+//! series that only the servers have follow, sorted by labels. If both have a sample at the same
+//! time, the local sample is used; between two servers, the one that is configured first.
 
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -16,22 +16,23 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Series that are looked at between two looks whether the query goes on.
+/// Number of series processed between two checks for cancellation.
 const SERIES_PER_CHECK: usize = 1024;
 
-/// See the module.
+/// A selection of local and remote series. See the module.
 pub(super) struct Joined {
     local: Arc<dyn Selection>,
-    /// What servers have of series of the own store, by the numbers of these.
+    /// Remote samples of series that the local store has too, by the index of the local series.
     shared: BTreeMap<usize, ReadSeries>,
-    /// What only servers have.
+    /// Series that only the servers have, sorted by labels.
     others: Vec<ReadSeries>,
-    /// For both.
+    /// Memory reservations of the remote series, released with the selection.
     _memory: Vec<Reservation>,
 }
 
 impl Joined {
-    /// Joins `found`, whose memory is `memory`, with `local`. Fails once `cancel` is set.
+    /// Joins `found`, whose memory is reserved by `memory`, with `local`. Fails once `cancel` is
+    /// set.
     pub fn new(
         local: Arc<dyn Selection>,
         found: Vec<ReadSeries>,
@@ -64,12 +65,12 @@ impl Joined {
         })
     }
 
-    /// How many series the own store does not have.
+    /// Returns the number of series that the local store does not have.
     pub fn series_beside_local(&self) -> usize {
         self.others.len()
     }
 
-    /// Appends a series that both have.
+    /// Appends a series that both have, with its samples merged by time.
     fn read_shared(
         &self,
         number: usize,
@@ -159,10 +160,10 @@ mod tests {
     use firn_model::sample::START_UNKNOWN;
     use firn_wire::remote_read::Sample;
 
-    /// Samples as (time, value).
+    /// Samples as pairs of time and value.
     type Plain = Vec<(i64, f64)>;
 
-    /// A selection of floats.
+    /// A selection of float series.
     struct Fixed(Vec<(Labels, Plain)>);
 
     impl Selection for Fixed {
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Joins and reads in stretches of every length; what each series then holds.
+    /// Joins both inputs, reads the result in ranges of every length, and compares each series.
     fn check(
         own: &[(&str, &[(i64, f64)])],
         found: Vec<ReadSeries>,

@@ -1,23 +1,23 @@
-//! The client of one receiver of `remote_write`: each attempt is a trace of its own, by
-//! Prometheus's names, of which the receiver hears.
+//! HTTP client of one `remote_write` receiver. Each attempt is a trace with Prometheus's span
+//! names, whose context is sent to the receiver in a header.
 
 use firn_ingest::forward::Forward;
 use firn_mirror::tee::{Answer, Deliver, Delivering, Posting};
 use firn_model::trace::{Span, SpanKind, Tracer};
 use std::sync::Arc;
 
-/// Says how often a request was sent before; upstream's header.
+/// Header with the number of previous attempts of a request, as upstream.
 const RETRY_ATTEMPT: &str = "retry-attempt";
 
-/// See the module.
+/// Posts requests of the queue to one receiver. See the module.
 pub struct Client {
-    /// What posts.
+    /// Client that posts the requests.
     pub forward: Forward,
-    /// Begins the traces.
+    /// Tracer that starts one trace per attempt.
     pub tracer: Arc<Tracer>,
-    /// The name of the receiver in metrics.
+    /// Name of the receiver in metrics and spans.
     pub name: String,
-    /// Its URL.
+    /// URL of the receiver.
     pub url: String,
 }
 

@@ -1,5 +1,5 @@
-//! What sending on says of itself: the queue under names of its own, and Prometheus's metrics of
-//! its senders, by which dashboards and alerts of the field know them.
+//! Metrics of `remote_write`: the queue under Firn's names, and the sender metrics of Prometheus,
+//! which existing dashboards and alerts use.
 
 use super::Sending;
 use super::said::Tally as MetadataTally;
@@ -11,10 +11,10 @@ use firn_wire::remote_write::Contents;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Samples that are made ready for a receiver at a time, at most.
+/// Maximum number of samples prepared for a receiver at a time.
 const READY_SAMPLES: usize = firn_ingest::sending::ROUND_SAMPLES;
 
-/// How long a body waits that a receiver is behind with.
+/// Age of the oldest waiting request, in milliseconds, from which a receiver counts as behind.
 const BEHIND_MS: i64 = 30_000;
 
 impl Collect for Sending {
@@ -62,22 +62,23 @@ impl Collect for Sending {
     }
 }
 
-/// A metric of each receiver: its name behind the prefix, what it is, and where it is read.
+/// A metric of each receiver: name without the prefix, help text, and function that reads the
+/// value.
 type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
-/// The same of counts: the end of its name, of what, and where they are.
+/// A counter of each receiver: end of its name, help text, and function that returns the tally.
 type TallyColumn = (&'static str, &'static str, fn(&Sender) -> &Tally);
 
-/// Why something is not sent, and where what that is is counted.
+/// Reason why items are dropped, and the function that returns its tally.
 type Reason = (&'static str, fn(&Target) -> &Tally);
 
-/// One receiver, and what is counted of it.
+/// One receiver with the values of its metrics at the time of the collection.
 struct Sender {
-    /// The time of the newest sample that waits or was sent.
+    /// Time of the newest sample that waits or was sent, in milliseconds since the epoch.
     newest: i64,
-    /// What waits.
+    /// Numbers of items that wait in the queue.
     waiting: Contents,
-    /// Requests that the disk did not take.
+    /// Requests that could not be written to disk.
     refused_bodies: u64,
     receiver: RemoteWrite,
     target: Arc<Target>,
@@ -118,7 +119,8 @@ impl Sending {
             let is_behind = since_ms > 0 && now_ms.saturating_sub(since_ms) > BEHIND_MS;
             let ready = target.newest_ready.get();
             Some(Sender {
-                // Of what waits only the beginning was relabelled.
+                // If the receiver is behind, only the first part of the waiting requests was
+                // relabeled.
                 newest: match is_behind {
                     true => ready.max(self.newest.get()),
                     false => ready,
@@ -331,7 +333,8 @@ fn collect_metadata(senders: &[Sender], sink: &mut dyn Sink) {
     }
 }
 
-/// Gives the metric of each receiver, which Prometheus names by name and URL.
+/// Writes one metric for each receiver, with the labels of Prometheus: the name and the URL of the
+/// receiver.
 fn each<'s>(
     sink: &mut dyn Sink,
     senders: &'s [Sender],
@@ -348,12 +351,12 @@ fn each<'s>(
     }
 }
 
-/// Milliseconds as seconds; zero where there was nothing.
+/// Converts milliseconds into seconds. Negative values, which mean "none yet", become zero.
 fn seconds(time_ms: i64) -> f64 {
     time_ms.max(0) as f64 / 1000.0
 }
 
-/// The queue's metrics under names of their own.
+/// Sink that renames the metrics of the mirror's queue to `firn_sending_*`.
 struct Renamed<'a>(&'a mut dyn Sink);
 
 impl Sink for Renamed<'_> {

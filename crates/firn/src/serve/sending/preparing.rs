@@ -1,4 +1,4 @@
-//! What one receiver gets of the requests that were kept, for the queue.
+//! Converts stored requests into the requests of one receiver, for the queue.
 
 use super::request::{kept, write};
 use super::said::Said;
@@ -8,18 +8,18 @@ use firn_wire::WireLimits;
 use firn_wire::remote_write::Contents;
 use std::sync::Arc;
 
-/// Makes what one receiver gets.
+/// Builds the requests of one receiver from stored requests.
 pub struct Preparing {
-    /// What it wants.
+    /// Relabeling, version and batch size of the receiver.
     pub outgoing: Outgoing,
-    /// What metrics are, if the receiver wants to know.
+    /// Metric metadata, if the receiver is configured to get it.
     pub said: Option<Arc<Said>>,
-    /// Caps on what is read.
+    /// Limits for decoding stored requests.
     pub limits: WireLimits,
 }
 
 impl Preparing {
-    /// Whether requests of 2.0 say what metrics are.
+    /// Returns whether requests of version 2.0 contain metadata.
     fn tells(&self) -> bool {
         self.said
             .as_ref()

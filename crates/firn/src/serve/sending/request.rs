@@ -1,14 +1,15 @@
-//! Requests of remote write as the queue has them: headers by their places, and a body.
+//! Remote-write requests in the form that the queue stores: a body, and headers identified by their
+//! index in the list of passed headers.
 
 use bytes::Bytes;
 use firn_ingest::sending::Kept;
 use firn_mirror::tee::{PASSED_HEADERS, Write};
 use firn_wire::remote_write::Version;
 
-/// What a request of 2.0 says it is.
+/// Content type of remote-write 2.0 requests.
 const CONTENT_TYPE_V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-/// A request of this version, with the headers that it needs.
+/// Creates a request of the given version, with the required headers.
 pub fn write(version: Version, body: Bytes) -> Write {
     let headers = match version {
         Version::V1 => ["application/x-protobuf", "snappy", "0.1.0"],
@@ -23,7 +24,8 @@ pub fn write(version: Version, body: Bytes) -> Write {
     }
 }
 
-/// A request that was kept.
+/// Converts a stored request of the queue into the form that the sender decodes. Its version
+/// follows from the content type.
 pub fn kept(write: &Write) -> Kept {
     Kept {
         version: match write.header("content-type") {

@@ -1,7 +1,8 @@
-//! What metrics are, told to receivers: beside the series in 2.0, in requests of its own in 1.0.
+//! Metric metadata for receivers of remote write: attached to the series in version 2.0, sent in
+//! separate requests in version 1.0.
 //!
-//! The table is made anew once in `send_interval`, not for each request. Nothing of it is kept on
-//! disk: a receiver that was away hears it the next time.
+//! The metadata table is rebuilt once per `send_interval`, not per request. It is not stored on
+//! disk: a receiver that was unreachable gets it with the next interval.
 
 use super::request::write;
 use crate::settings::config::remote_write::MetadataSettings;
@@ -19,58 +20,58 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-/// Says what is known of metrics now.
+/// Collects the current metadata of all metrics.
 type Learn = Box<dyn Fn() -> Known + Send + Sync>;
 
-/// How soon after the start receivers are told first: by then a scrape has come.
+/// Delay of the first metadata request after the start, long enough for the first scrapes.
 const FIRST: Duration = Duration::from_secs(20);
 
-/// How old the table may be when another receiver asks for it.
+/// Maximum age of the table when another receiver needs it.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What is known, and how often it was told.
+/// The metadata table shared by all receivers, and counters of sent metadata.
 #[derive(Default)]
 pub struct Said {
     learn: OnceLock<Learn>,
     known: Mutex<Arc<Known>>,
-    /// When it was learned, by the monotonic clock.
+    /// Monotonic time of the last refresh.
     learned: Mutex<Option<Duration>>,
-    /// By the keys of receivers.
+    /// Counters by receiver key.
     tallies: Mutex<BTreeMap<String, Arc<Tally>>>,
 }
 
-/// What became of what one receiver was told.
+/// Counters of metadata sent to one receiver.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Metrics that it was told of.
+    /// Metrics whose metadata was accepted by the receiver.
     pub sent: Counter,
-    /// Metrics of which it would not hear.
+    /// Metrics whose metadata was rejected or not delivered.
     pub failed: Counter,
-    /// Metrics that were told again, each time.
+    /// Metrics whose metadata was sent again, counted once per attempt.
     pub retried: Counter,
-    /// Bytes of what it took.
+    /// Bytes of requests accepted by the receiver.
     pub bytes: Counter,
 }
 
 impl Said {
-    /// Has `learn` say what metrics are.
+    /// Sets the function that collects metadata. Later calls have no effect.
     pub fn learn_by(&self, learn: Learn) {
-        // A process is wired once.
+        // The parts of a process are connected once.
         let _ = self.learn.set(learn);
     }
 
-    /// What was known when it was learned last.
+    /// Returns the table of the last refresh, which is empty before the first one.
     pub fn known(&self) -> Arc<Known> {
         lock(&self.known).clone()
     }
 
-    /// The counts of a receiver, which outlive its settings.
+    /// Returns the counters of a receiver. They are kept when its settings change.
     pub fn tally_of(&self, key: &str) -> Arc<Tally> {
         let mut tallies = lock(&self.tallies);
         tallies.entry(key.to_owned()).or_default().clone()
     }
 
-    /// Learns anew if that was some time ago. Looks at all targets.
+    /// Rebuilds the table if it is older than [`FRESH`]. Iterates over all targets.
     fn refresh(&self, env: &Env) {
         let now = env.clock.monotonic();
         let mut learned = lock(&self.learned);
@@ -86,24 +87,25 @@ impl Said {
     }
 }
 
-/// The task that tells one receiver.
+/// Task that sends metadata to one receiver.
 pub struct Telling {
-    /// What is known.
+    /// The shared metadata table.
     pub said: Arc<Said>,
-    /// What became of it.
+    /// Counters of this receiver.
     pub tally: Arc<Tally>,
-    /// How often, and how much at a time.
+    /// Interval, and maximum number of metrics per request.
     pub metadata: MetadataSettings,
-    /// How the receiver is reached.
+    /// Connection and retry settings of the receiver.
     pub settings: TargetSettings,
-    /// What it understands.
+    /// Remote-write version that the receiver accepts.
     pub version: Version,
-    /// The clock.
+    /// Source of the monotonic clock.
     pub env: Env,
 }
 
 impl Telling {
-    /// Tells the receiver until it is dropped.
+    /// Refreshes the table and sends it to the receiver once per interval, until the task is
+    /// dropped. For version 2.0 it only refreshes the table.
     pub async fn run(self) {
         let mut pause = FIRST.min(self.metadata.interval);
         loop {
@@ -127,7 +129,7 @@ impl Telling {
         }
     }
 
-    /// Posts what is said of `metrics`, again for as long as the next time is not due.
+    /// Posts the metadata of `metrics` metrics, and retries until the next interval is due.
     async fn post(&self, metrics: u64, write: Write) {
         let settings = &self.settings;
         let begun = tokio::time::Instant::now();
