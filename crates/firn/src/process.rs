@@ -1,5 +1,5 @@
-//! The process's view of its system and allocator: memory, open files, log lines, metrics of
-//! itself, profiles, threads that wait, the name of its machine.
+//! Access to the operating system and the allocator: memory, open files, log lines, metrics of the
+//! process, profiles, the runtime, and the host name.
 
 pub mod descriptors;
 pub mod host;

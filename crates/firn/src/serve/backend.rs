@@ -1,4 +1,4 @@
-//! What answers requests once the store is open.
+//! Connects the parts of the running server to the HTTP handlers, once the store is open.
 
 use crate::file_time;
 use firn_ingest::Pipeline;
@@ -18,33 +18,33 @@ use super::running::Running;
 use super::sending::Sending;
 use super::spans::Spans;
 
-/// The parts that a backend is made of.
+/// Parts that a [`Backend`] is built from.
 pub struct Parts {
-    /// Time and files.
+    /// Clock and disk.
     pub env: Env,
-    /// The store.
+    /// The open store.
     pub store: Arc<Store>,
-    /// The way into it.
+    /// Pipeline that writes to the store.
     pub pipeline: Arc<Pipeline>,
-    /// What is scraped.
+    /// Scrape targets.
     pub scraping: Arc<Scraping>,
-    /// The groups of rules.
+    /// Running rule groups.
     pub rules: Arc<Rules>,
-    /// Where alerts are sent.
+    /// Sender of alerts.
     pub notifier: Arc<Notifier>,
-    /// What is asked beside the store.
+    /// Reader of the local store and of remote servers.
     pub reading: Arc<Reading>,
-    /// What exports spans.
+    /// Exporter of spans.
     pub spans: Arc<Spans>,
-    /// Where samples are sent on.
+    /// Remote write.
     pub sending: Arc<Sending>,
-    /// The configuration, which names the folder of rules that are edited.
+    /// The active configuration, which names the folder of editable rules.
     pub running: Arc<Running>,
-    /// What runs.
+    /// List of running queries.
     pub active: ActiveQueries,
 }
 
-/// The backend made of these parts.
+/// Builds the backend of the HTTP handlers from these parts.
 pub fn backend(parts: Parts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
     let blocks = parts.store.clone();

@@ -1,11 +1,11 @@
-//! How much damage the store met, read from its own metrics so that both say the same.
+//! Number of damages found by the store, read from its metrics so that both report the same number.
 
 use firn_model::metrics::{Collect, Sink, Value};
 
-/// The counter that the store keeps.
+/// Counter of damages that the store exports.
 const METRIC: &str = "firn_storage_damages_total";
 
-/// Sums one counter over its kinds.
+/// Sink that sums one counter over its label values.
 #[derive(Default)]
 struct Sum(f64);
 
@@ -17,7 +17,7 @@ impl Sink for Sum {
     }
 }
 
-/// Stretches of damage that `store` met since it was opened.
+/// Returns the number of damaged regions that `store` found since it was opened.
 pub fn count(store: &dyn Collect) -> u64 {
     let mut sum = Sum::default();
     store.collect(&mut sum);

@@ -1,4 +1,4 @@
-//! What keeps a server from starting, or from stopping cleanly.
+//! Errors of starting and stopping a server.
 
 use super::listen::ListenError;
 use super::parts::PartsError;
@@ -10,31 +10,31 @@ use firn_model::error::Error;
 use firn_storage::error::StorageError;
 use std::path::PathBuf;
 
-/// Why the server did not start, or did not stop cleanly.
+/// Error that prevents a server from starting or from stopping cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The config cannot be used.
+    /// The config is invalid or cannot be read.
     #[error("load config {0}")]
     Config(#[from] ConfigError),
-    /// The web config cannot be used.
+    /// The web config or one of its files is invalid or cannot be read.
     #[error("load web config: {0}")]
     Locks(#[from] WebConfigError),
-    /// A flag has a value that cannot be used.
+    /// A flag has an invalid value.
     #[error(transparent)]
     Parts(#[from] PartsError),
     /// An address cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The size of the disk is needed and unknown.
+    /// The retention is a share of the disk, whose size is unknown.
     #[error(transparent)]
     Retention(#[from] UnknownSize),
-    /// The system gave no threads.
+    /// The threads of the runtime cannot be started.
     #[error("start threads: {0}")]
     Threads(std::io::Error),
-    /// The system gave no descriptors.
+    /// The limit of open files cannot be raised.
     #[error("raise the limit of open files: {0}")]
     Descriptors(std::io::Error),
-    /// The system gave no signals.
+    /// Signal handlers cannot be installed.
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
     /// The query log cannot be opened.
@@ -43,10 +43,10 @@ pub enum ServeError {
     /// A task panicked or was cancelled.
     #[error("a task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
-    /// The data folder cannot be used.
+    /// The data folder cannot be opened.
     #[error("open data folder: {0}")]
     Open(Error),
-    /// Another process uses the data folder.
+    /// Another process has locked the data folder.
     #[error(
         "data folder {} is in use by another {}: stop it, or choose another folder (--data, of an \
          agent --storage.agent.path)",
@@ -54,12 +54,12 @@ pub enum ServeError {
         owner.map_or("process".to_owned(), |id| format!("process ({id})"))
     )]
     InUse {
-        /// The folder.
+        /// Path of the data folder.
         path: PathBuf,
-        /// The process, if it is known.
+        /// Id of the other process, if it is known.
         owner: Option<u32>,
     },
-    /// The queue of an agent cannot be used.
+    /// The remote-write queue of an agent cannot be opened.
     #[error("{0}")]
     Sending(String),
     /// The data folder was not closed cleanly.

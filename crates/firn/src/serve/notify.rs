@@ -1,13 +1,13 @@
-//! Sends alerts to Alertmanagers: finds them, queues what they are to hear, posts it.
+//! Sends alerts to Alertmanagers: discovers them, queues notifications, and posts them.
 //!
 //! ```text
-//! rules --alerts--> external labels, relabelling --> each set --its relabelling--> each Sender
-//! discoveries --> sets, one for each of `alerting.alertmanagers` --> Senders, one for each URL
+//! rules --alerts--> external labels, relabeling --> each Set --its relabeling--> each Sender
+//! discoveries --> Sets, one per entry of `alerting.alertmanagers` --> Senders, one per URL
 //! ```
 //!
-//! Invariant: [`Notifier::send`] never waits; what becomes of a notification is up to the outbox
-//! ([`firn_rules::notification::Outbox`]) of each Alertmanager, so that one that hangs holds up no
-//! other. A set whose settings did not change goes on over a reload, its queues included.
+//! Invariant: [`Notifier::send`] never waits. Each Alertmanager has its own outbox
+//! ([`firn_rules::notification::Outbox`]), so that a hanging one does not delay the others. A set
+//! with unchanged settings continues across a reload, including its queues.
 
 mod metrics;
 mod sender;
@@ -29,17 +29,19 @@ use set::Set;
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
-/// What flags say of notifications.
+/// Settings of notifications from flags.
 #[derive(Clone, Copy, Debug)]
 pub struct NotifierFlags {
-    /// `--alertmanager.notification-queue-capacity` and `--alertmanager.notification-batch-size`
+    /// `--alertmanager.notification-queue-capacity` and `--alertmanager.notification-batch-size`:
+    /// limits of the outbox of each Alertmanager.
     pub outbox: OutboxLimits,
-    /// `--alertmanager.drain-notification-queue-on-shutdown`
+    /// `--alertmanager.drain-notification-queue-on-shutdown`: whether queued notifications are sent
+    /// before a stop.
     pub drains: bool,
 }
 
 impl NotifierFlags {
-    /// Those of a command line.
+    /// Returns the notification settings of a command line.
     pub fn of(settings: &Settings) -> Self {
         Self {
             outbox: OutboxLimits {
@@ -51,19 +53,19 @@ impl NotifierFlags {
     }
 }
 
-/// What does not change while the process runs.
+/// Settings that do not change while the process runs.
 pub struct NotifierSettings {
-    /// What flags say.
+    /// Settings from flags.
     pub flags: NotifierFlags,
-    /// Where users reach this server.
+    /// URL under which users reach this server.
     pub external_url: String,
-    /// Places of connections.
+    /// Limit of open connections, shared with other clients.
     pub places: Places,
-    /// What discoveries are lent.
+    /// Clock, disk and metrics for discoveries.
     pub lent: Lent,
 }
 
-/// What the configuration says.
+/// Settings from the active configuration.
 #[derive(Default)]
 struct Configured {
     external_labels: Labels,
@@ -71,16 +73,16 @@ struct Configured {
     sets: Vec<Set>,
 }
 
-/// Sends alerts to all Alertmanagers.
+/// Sends alerts to all configured Alertmanagers.
 pub struct Notifier {
     settings: Arc<NotifierSettings>,
     configured: Mutex<Configured>,
-    /// Senders at work, those that are leaving included.
+    /// Tasks of running senders, including those that are ending.
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl Notifier {
-    /// A notifier that knows no Alertmanager yet.
+    /// Creates a notifier without Alertmanagers.
     pub fn new(settings: NotifierSettings) -> Self {
         Self {
             settings: Arc::new(settings),
@@ -89,7 +91,7 @@ impl Notifier {
         }
     }
 
-    /// Takes over a configuration. Must be called inside a tokio runtime.
+    /// Applies a configuration. Must be called inside a tokio runtime.
     pub fn apply(&self, alerting: &AlertingSettings, external_labels: &Labels) {
         let mut configured = lock(&self.configured);
         configured.external_labels = external_labels.clone();
@@ -124,7 +126,7 @@ impl Notifier {
         }
     }
 
-    /// The Alertmanagers found, in the order of the configuration.
+    /// Returns the discovered Alertmanagers, in the order of the configuration.
     pub fn alertmanagers(&self) -> Alertmanagers {
         let mut all = Alertmanagers::default();
         for set in &lock(&self.configured).sets {
@@ -135,7 +137,7 @@ impl Notifier {
         all
     }
 
-    /// Ends; what is queued is sent before, if the settings say so.
+    /// Stops all senders. Queued notifications are sent first if the flags require it.
     pub async fn stop(&self) {
         let sets = std::mem::take(&mut lock(&self.configured).sets);
         sets.into_iter().for_each(Set::stop);
@@ -144,7 +146,8 @@ impl Notifier {
     }
 }
 
-/// The notifications that `rules` keep, with the labels that they leave.
+/// Applies external labels and relabeling. Returns the notifications that remain, with their new
+/// labels.
 fn relabelled(
     rules: &[Rule],
     external_labels: &Labels,

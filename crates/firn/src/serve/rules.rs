@@ -1,13 +1,13 @@
-//! Rules as they run: the groups of the config in force, each on a task of its own.
+//! Running rules: each group of the active configuration has its own task.
 //!
 //! ```text
-//! config -> groups: those that did not change go on, the others are started, changed, ended
-//! task of a group: firn_rules::machine says what to do; queries, appends, sends are done here
-//! tick -> what groups keep over the end of the process is synced
+//! config         -> groups: unchanged ones continue, others are started, changed or ended
+//! task per group -> firn_rules::machine returns actions; this module queries, appends and sends
+//! tick           -> the persistent state of the groups is synced
 //! ```
 //!
-//! Invariant: one configuration is taken over at a time, in order, by one task; a group whose file
-//! changed ends its evaluation first.
+//! Invariant: one task applies configurations in order, one at a time. A changed group ends its
+//! current evaluation before its successor starts.
 
 mod backfill;
 mod metrics;
@@ -45,35 +45,36 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tracing::{info, warn};
 
-/// The folder in the data folder.
+/// Name of the folder in the data folder.
 const FOLDER: &str = "rules";
 
-/// How long evaluations under way may take to end when the server stops; what does not end is made
-/// up for at the next start.
+/// Maximum time that running evaluations get when the server stops. Unfinished ones are caught up
+/// after the next start.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// The series of a group that is gone end after so many of its intervals: its rules may have moved
-/// to another group.
+/// Number of intervals after which the series of a removed group end. They may continue earlier in
+/// another group.
 const INTERVALS_BEFORE_END: u32 = 2;
 
-/// Takes alerts that are due to be sent, with the expression of their rule. Must not block.
+/// Function that receives the alerts to send, with the expression of their rule. Must not block.
 pub type Notify = Arc<dyn Fn(&str, Vec<Alert>) + Send + Sync>;
 
-/// What flags say of rules.
+/// Settings of rules from flags.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleFlags {
-    /// How alerts go on after a stop.
+    /// How the state of alerts is restored after a restart.
     pub restore: RestoreSettings,
-    /// `--rules.alert.resend-delay`
+    /// `--rules.alert.resend-delay`: minimum time between two notifications of the same alert.
     pub resend_delay: Duration,
-    /// `--rules.max-concurrent-evals`
+    /// `--rules.max-concurrent-evals`: maximum number of rules evaluated concurrently within
+    /// groups.
     pub evaluations_max: usize,
-    /// Queries that may be evaluated at one time.
+    /// Maximum number of concurrent queries.
     pub queries_max: usize,
 }
 
 impl RuleFlags {
-    /// Those of a command line.
+    /// Returns the rule settings of a command line.
     pub fn of(settings: &Settings) -> Self {
         Self {
             restore: RestoreSettings {
@@ -87,8 +88,8 @@ impl RuleFlags {
     }
 }
 
-/// The URL under which users reach a server that listens on `port`, without a slash at its end:
-/// the one of the command line, or the machine's.
+/// Returns the URL under which users reach a server that listens on `port`, without a trailing
+/// slash: the URL of the flag, else one with the host name.
 pub fn external_url(flag: &str, port: u16) -> String {
     if !flag.is_empty() {
         return flag.trim_end_matches('/').to_owned();
@@ -96,30 +97,30 @@ pub fn external_url(flag: &str, port: u16) -> String {
     format!("http://{}:{port}", host::name())
 }
 
-/// What groups need of the server.
+/// Parts of the server that rule groups use.
 pub struct Surroundings {
-    /// Answers queries.
+    /// Evaluates queries.
     pub app: App,
-    /// Takes samples.
+    /// Stores the samples of rules.
     pub pipeline: Arc<Pipeline>,
-    /// Time and files.
+    /// Clock and disk.
     pub env: Env,
-    /// Takes alerts.
+    /// Receives alerts to send.
     pub notify: Notify,
-    /// The URL under which users reach the server.
+    /// URL under which users reach the server.
     pub external_url: String,
 }
 
-/// What all groups share.
+/// State shared by all groups.
 struct Shared {
     around: Surroundings,
     flags: RuleFlags,
     tenant: TenantId,
-    /// What groups keep over the end of the process; `None` if it cannot be kept.
+    /// Persistent state of the groups, or `None` if it cannot be stored.
     journal: Option<Arc<Mutex<Journal>>>,
-    /// Evaluations of rules beside another one of their group.
+    /// Permits for evaluating a rule concurrently with another one of its group.
     extra: Semaphore,
-    /// Evaluations that may stand in the queue of queries.
+    /// Permits for entering the query queue.
     turns: Semaphore,
     outside: Mutex<Arc<Outside>>,
     metrics: RuleMetrics,
@@ -137,23 +138,24 @@ impl Shared {
     }
 }
 
-/// The groups of rules that run.
+/// The running rule groups of a server.
 pub struct Rules {
     shared: Arc<Shared>,
     running: Mutex<BTreeMap<String, Runner>>,
-    /// Those of the configuration in force.
+    /// Settings of the active configuration.
     settings: Mutex<Option<MachineSettings>>,
-    /// Takes over configurations as they come.
+    /// Task that applies new configurations.
     following: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The file in the data folder that keeps the state.
+/// Returns the path of the state file, relative to the data folder.
 pub fn state_file() -> PathBuf {
     Path::new(FOLDER).join(journal::NAME)
 }
 
 impl Rules {
-    /// Groups that keep their state in `data_dir`; none runs before [`Rules::follow`].
+    /// Opens the state of the groups in `data_dir`. No group runs before [`Rules::follow`]. If the
+    /// state cannot be opened, rules run without it.
     pub async fn open(around: Surroundings, flags: RuleFlags, data_dir: &Path) -> Self {
         let (disk, dir) = (around.env.disk.clone(), data_dir.join(FOLDER));
         let shown = dir.display().to_string();
@@ -186,8 +188,8 @@ impl Rules {
         }
     }
 
-    /// Takes over the groups of the configuration in force, then those of each that comes, one
-    /// behind the other.
+    /// Applies the groups of the active configuration and then, in a task, those of each new one in
+    /// order.
     pub async fn follow(self: &Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {
         let first = configs.borrow_and_update().clone();
         self.apply(&first).await;
@@ -201,15 +203,15 @@ impl Rules {
         *lock(&self.following) = Some(following);
     }
 
-    /// Where templates say that users reach the server.
+    /// Returns the external URL of the server for templates.
     pub fn outside_url(&self) -> OutsideUrl {
         let url = self.shared.around.external_url.clone();
         let path = path_of(&url).to_owned();
         OutsideUrl { url, path }
     }
 
-    /// Takes over the groups of `config`. All that must end are told at once, and are shown until
-    /// they have ended.
+    /// Applies the groups of `config`. All groups that must end are notified at once, and are
+    /// listed by the API until they have ended.
     async fn apply(&self, config: &Config) {
         *lock(&self.shared.outside) = Arc::new(Outside {
             external_labels: config.external_labels.clone(),
@@ -242,7 +244,7 @@ impl Rules {
                 ending.spawn(async move { (stopping.ended().await, None) });
             }
         }
-        // Tasks that only wait do not fail.
+        // These tasks only wait and cannot fail.
         while let Some(Ok((machine, next))) = ending.join_next().await {
             match next {
                 Some(group) => self.go_on(&machine, group, settings),
@@ -256,7 +258,7 @@ impl Rules {
         }
     }
 
-    /// Starts a group that changed, in the place of the one that has ended.
+    /// Starts a changed group in place of the ended one, with its state.
     fn go_on(&self, ended: &Mutex<Machine>, group: Arc<Group>, settings: MachineSettings) {
         let changed = lock(ended).changed(group.clone(), settings, self.shared.now());
         let runner = Runner::start(self.shared.clone(), changed);
@@ -277,7 +279,8 @@ impl Rules {
         }
     }
 
-    /// A group that begins; with the process, if it `is_first`.
+    /// Creates the machine of a new group. If `is_first`, the group starts with the process and
+    /// restores its stored state.
     fn machine(&self, group: Arc<Group>, settings: MachineSettings, is_first: bool) -> Machine {
         let now = self.shared.now();
         if !is_first {
@@ -290,7 +293,8 @@ impl Rules {
         Machine::start(group, settings, saved, now)
     }
 
-    /// Forgets a group that is in no file any more and has ended.
+    /// Removes an ended group that is no longer configured, and ends its series after some
+    /// intervals.
     fn end(&self, ended: &Mutex<Machine>) {
         let shared = self.shared.clone();
         let (batch, group) = {
@@ -311,7 +315,7 @@ impl Rules {
         });
     }
 
-    /// Drops what is kept of groups that do not run.
+    /// Removes the stored state of groups that do not run.
     async fn forget_gone(&self) {
         let Some(journal) = self.shared.journal.clone() else {
             return;
@@ -321,20 +325,20 @@ impl Rules {
         report(spawn_blocking(forget).await);
     }
 
-    /// Syncs what groups keep; the caller must call it about once a second.
+    /// Syncs the stored state of groups. The caller must call it about once a second.
     pub fn tick(&self) {
         if let Some(journal) = self.shared.journal.clone() {
             spawn_blocking(move || report(Ok(lock(&journal).sync())));
         }
     }
 
-    /// Lets evaluations under way end, and begins no other.
+    /// Waits for running evaluations, up to [`STOP_MAX`], and starts no new ones.
     pub async fn stop(&self) {
         let following = lock(&self.following).take();
         let all = async {
             if let Some(following) = following {
                 following.abort();
-                // It was ended.
+                // The task was aborted above.
                 let _ = following.await;
             }
             let mut running = std::mem::take(&mut *lock(&self.running));
@@ -343,7 +347,7 @@ impl Rules {
                 group.ended().await;
             }
         };
-        // What is still under way ends with the process.
+        // Evaluations that are still running end with the process.
         let _ = tokio::time::timeout(STOP_MAX, all).await;
         if let Some(journal) = self.shared.journal.clone() {
             report(spawn_blocking(move || lock(&journal).sync()).await);
@@ -351,14 +355,14 @@ impl Rules {
     }
 }
 
-/// Logs that state could not be kept.
+/// Logs that state could not be stored.
 fn report(outcome: Result<std::io::Result<()>, tokio::task::JoinError>) {
     if let Ok(Err(e)) = outcome {
         warn!(error = %e, "failed to store the state of rules");
     }
 }
 
-/// The path of a URL, without a slash at its end.
+/// Returns the path of a URL, without a trailing slash.
 fn path_of(url: &str) -> &str {
     let behind = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = behind.find('/').map_or("", |at| &behind[at..]);

@@ -1,12 +1,13 @@
-//! Sending on: `remote_write` of the config, wired to a queue on disk.
+//! Remote write: connects `remote_write` of the config to a queue on disk.
 //!
-//! The queue is the log of bodies of `firn mirror`, in the folder `sending` of the data folder: a
-//! request is kept once, with a cursor for each receiver. It is opened when the config first names
-//! a receiver, and emptied when none is left.
+//! The queue is the log of `firn mirror`, in the folder `sending` of the data folder. A request is
+//! stored once, with a cursor per receiver. The queue is opened when the config first contains a
+//! receiver, and emptied when it contains none.
 //!
-//! Invariant: while receivers are named and the queue cannot be opened, an agent acknowledges
-//! nothing, since nothing else keeps what came. A server goes on storing, counts what is not sent
-//! on, and says so; either tries again until the queue is open.
+//! Invariant: while the config contains receivers and the queue cannot be opened, an agent
+//! acknowledges nothing, because it stores samples nowhere else. A server continues to store
+//! samples, and counts and reports those that are not forwarded. Both retry until the queue is
+//! open.
 
 mod client;
 mod metrics;
@@ -42,14 +43,14 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-/// The folder of the queue, in the data folder.
+/// Name of the queue's folder in the data folder.
 const FOLDER: &str = "sending";
 
-/// Between two tries to open the queue: the first pause and the longest.
+/// Pause between two attempts to open the queue: the first and the maximum.
 const OPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 const OPEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The receivers in force, and what waits for them.
+/// The active receivers and their queue.
 pub struct Sending {
     env: Env,
     tracer: Arc<Tracer>,
@@ -57,50 +58,53 @@ pub struct Sending {
     limits: WireLimits,
     duty: Duty,
     queue: OnceLock<Arc<Mirror>>,
-    /// Whether there is a receiver: asked for each batch, without the lock.
+    /// Whether a receiver is configured. Read for each batch without a lock.
     is_on: AtomicBool,
-    /// The least of what receivers want in a request.
+    /// Minimum over all receivers of the samples per request.
     request_samples: AtomicUsize,
-    /// The time of the newest sample that was kept.
+    /// Time of the newest queued sample.
     newest: Gauge,
-    /// What was to be kept.
+    /// Samples, exemplars and histograms that were offered to the queue.
     came: Tally,
-    /// Why the queue is not open, where it should be.
+    /// Error that prevents the queue from being opened.
     fault: Mutex<Option<String>>,
     open_failures: Counter,
-    /// Requests that were not kept for that.
+    /// Requests that were not queued because the queue is not open.
     unkept: Counter,
-    /// What metrics are, as receivers are told.
+    /// Metric metadata for receivers.
     said: Arc<Said>,
     following: Mutex<Following>,
-    /// The receivers in force.
+    /// The active receivers.
     receivers: Mutex<Arc<Vec<RemoteWrite>>>,
     runtime: Handle,
 }
 
-/// What hangs on sending.
+/// Requirements on sending that depend on the mode of the server.
 pub struct Duty {
-    /// Whether nothing else keeps what comes.
+    /// True for an agent, which stores samples nowhere else.
     pub is_agent: bool,
-    /// Tells the operator whether samples are sent on that should be.
+    /// Called with false while samples cannot be forwarded although they should be, and with true
+    /// afterwards.
     pub tell: Box<dyn Fn(bool) + Send + Sync>,
 }
 
-/// What a configuration began. Held while one is taken over, which waits for the disk.
+/// Tasks of the active configuration. Locked while a configuration is applied, which waits for the
+/// disk.
 #[derive(Default)]
 struct Following {
-    /// What stores cursors.
+    /// Task that stores cursors.
     keeping: Option<JoinHandle<()>>,
-    /// What tells receivers of metrics.
+    /// Tasks that send metadata to receivers.
     telling: Vec<JoinHandle<()>>,
-    /// What tries again to open the queue.
+    /// Task that retries to open the queue.
     retrying: Option<JoinHandle<()>>,
-    /// How many configurations were followed.
+    /// Number of configurations applied so far.
     count: u64,
 }
 
 impl Sending {
-    /// Sends nothing yet; the data folder is `data_dir`. Must be called inside the runtime.
+    /// Creates the sender without receivers. `data_dir` is the data folder. Must be called inside
+    /// the runtime.
     pub fn new(
         (env, tracer): (Env, Arc<Tracer>),
         data_dir: &std::path::Path,
@@ -128,17 +132,17 @@ impl Sending {
         }
     }
 
-    /// Tells receivers what `scraping` and the pushes of `pipeline` say of metrics.
+    /// Sets the sources of metadata: the targets of `scraping` and the pushes to `pipeline`.
     pub fn learn_from(&self, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
-        // The pipeline has this object.
+        // The pipeline holds `self`.
         let (pipeline, scraping) = (Arc::downgrade(pipeline), scraping.clone());
         self.said.learn_by(Box::new(move || {
             metadata::known(pipeline.upgrade().as_deref(), &scraping)
         }));
     }
 
-    /// Sends as `config` says from here on, or says why that is not so yet: it is tried again until
-    /// another configuration comes. May block.
+    /// Applies the receivers of `config`. If that fails, returns the error and retries in the
+    /// background until it succeeds or another configuration is applied. May block.
     pub fn follow(self: &Arc<Self>, config: &Arc<Config>) -> Result<(), String> {
         let mut following = lock(&self.following);
         following.count += 1;
@@ -160,7 +164,7 @@ impl Sending {
                     };
                     let config = config.clone();
                     let trying = spawn_blocking(move || sending.try_again(&config, count));
-                    // A task that failed has said so.
+                    // A failed task has logged its error.
                     if trying.await.unwrap_or(false) {
                         return;
                     }
@@ -170,8 +174,8 @@ impl Sending {
         followed
     }
 
-    /// Follows `config` again, unless another one came since it was the one with number `count`;
-    /// whether there is nothing left to try.
+    /// Retries to apply `config`, unless a newer configuration than number `count` was applied.
+    /// Returns whether no further retry is needed.
     fn try_again(&self, config: &Config, count: u64) -> bool {
         let mut following = lock(&self.following);
         if following.count != count {
@@ -240,9 +244,9 @@ impl Sending {
         Ok(self.queue.get_or_init(|| queue).clone())
     }
 
-    /// Removes what an earlier process kept for receivers that are no longer named.
+    /// Removes requests that an earlier process stored for receivers that are no longer configured.
     fn free(&self) {
-        // A folder that is not there, or cannot be listed, has nothing to free.
+        // A folder that is missing or cannot be listed contains nothing to remove.
         let names = self.env.disk.list(&self.dir).unwrap_or_default();
         if !names.iter().any(|name| Mirror::is_of_queue(name)) {
             return;
@@ -260,7 +264,7 @@ impl Sending {
         }
     }
 
-    /// Tells the receivers of metrics that want it, each at times of its own.
+    /// Starts a metadata task for each receiver that is configured to get metadata.
     fn tell(
         &self,
         receivers: &[RemoteWrite],
@@ -323,7 +327,8 @@ impl Sending {
         Ok(forward.signed_by(receiver.signer(self.env.clock.clone())))
     }
 
-    /// What becomes of a request while the queue is not open.
+    /// Handles a request while the queue is not open: an agent rejects it, a server ignores and
+    /// counts it.
     fn pass_over(&self) -> Ticket {
         self.unkept.inc();
         if !self.duty.is_agent {
@@ -333,7 +338,7 @@ impl Sending {
         Ticket::ready(Err(Error::unavailable(why)))
     }
 
-    /// Lets attempts under way end, and notes how far receivers are.
+    /// Waits for running requests and stores the cursors of the receivers.
     pub async fn stop(&self) {
         {
             let mut following = lock(&self.following);

@@ -1,6 +1,6 @@
-//! The form of an address to listen on: `HOST:PORT`, or `:PORT` for all interfaces.
+//! Validates the form of listening addresses: `HOST:PORT`, or `:PORT` for all interfaces.
 
-/// Returns `text` if it has the form of an address. A name is looked up later.
+/// Returns `text` if it has the form of an address. A host name is resolved later.
 pub fn checked(text: &str) -> Result<String, String> {
     let wrong = |why: &str| {
         let form = "expected HOST:PORT, as in 127.0.0.1:9090, or :PORT for all interfaces";

@@ -1,15 +1,16 @@
-//! Recording rules for times that are gone: the instants of the grid, one after the other, from
-//! what is stored now, through the queue of queries and the pipeline as ever.
+//! Back-fills of recording rules: evaluates the past instants of a group one after the other, from
+//! the samples stored now, through the query queue and the ingest pipeline like live evaluations.
 //!
-//! Doing it again changes nothing: the same samples are found, and taken as known. An instant that
-//! the store cannot take is made again until it can.
+//! A repeated back-fill changes nothing: it produces the same samples, and the store recognizes
+//! them as duplicates. An instant that the store cannot accept is evaluated again until it can.
 //!
-//! What a group could not store waits, instant by instant, for the groups that it reads, which owe
-//! theirs too.
+//! Instants whose samples a group could not store wait, one by one, for the groups whose series it
+//! reads, because these may have such instants too.
 //!
-//! Invariant: so many run at one time at most, the others wait; those that were asked for over HTTP
-//! are bounded in number, those that groups ask for by the number of groups, each of which asks
-//! for one at a time. One that goes on is never forgotten.
+//! Invariant: at most [`RUNNING_MAX`] back-fills run at a time, the others wait. The number of
+//! back-fills requested over HTTP is limited. Those requested by groups are limited by the number
+//! of groups, because a group requests one at a time. A back-fill in progress is never removed from
+//! the list.
 
 use super::Shared;
 use super::runner::Running;
@@ -22,24 +23,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Back-fills that are told of; so many may be asked for that have not ended.
+/// Maximum number of back-fills in the list, and of requested back-fills that have not ended.
 const KEPT_MAX: usize = 100;
 
-/// Back-fills that run at one time: each evaluates one rule at a time, beside those that run live.
+/// Back-fills that run at a time. Each evaluates one rule at a time, in addition to live
+/// evaluations.
 const RUNNING_MAX: usize = 2;
 
-/// The most instants of one back-fill: a year of minutes.
+/// Maximum number of instants of one back-fill: a year of minutes.
 const INSTANTS_MAX: u64 = 600_000;
 
-/// Between two tries to store an instant.
+/// Pause between two attempts to store the samples of an instant.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 type Shown = Arc<Mutex<BackfillView>>;
 
-/// The back-fills of a server.
+/// The back-fills of a server, running and ended.
 pub(super) struct Backfills {
     known: Mutex<Vec<Shown>>,
-    /// Those that run.
+    /// Permits of running back-fills.
     turns: Semaphore,
 }
 
@@ -52,24 +54,25 @@ impl Default for Backfills {
     }
 }
 
-/// What to make.
+/// The work of one back-fill: a group and its range of instants.
 struct Plan {
     group: Arc<Group>,
     settings: MachineSettings,
     first: Instant,
     last: Instant,
-    /// The group that owes it.
+    /// Machine of the group whose unstored instants are evaluated, if a group requested the
+    /// back-fill.
     of: Option<Arc<Mutex<Machine>>>,
 }
 
 impl Backfills {
-    /// How far each is, the oldest first.
+    /// Returns the progress of each back-fill, the oldest first.
     pub(super) fn views(&self) -> Vec<BackfillView> {
         let known = lock(&self.known);
         known.iter().map(|view| lock(view).clone()).collect()
     }
 
-    /// Begins one that was asked for, or says how far the same one is.
+    /// Starts a requested back-fill. If the same one is in progress, returns its progress instead.
     pub(super) fn begin(
         &self,
         shared: Arc<Shared>,
@@ -111,7 +114,8 @@ impl Backfills {
         Ok(view)
     }
 
-    /// Makes what `of`, the machine of a group, owes, and tells it when that is done.
+    /// Evaluates the unstored instants of a group, and notifies `of`, the group's machine, of the
+    /// end.
     pub(super) fn make_up(
         &self,
         shared: Arc<Shared>,
@@ -148,14 +152,14 @@ impl Backfills {
     }
 }
 
-/// What becomes of a request.
+/// Outcome of the admission of a request.
 enum Admitted {
     New(Shown),
-    /// It goes on already.
+    /// The same back-fill is in progress.
     Same(BackfillView),
 }
 
-/// Adds a back-fill to those that are known, unless there are too many that have not ended.
+/// Adds a back-fill to the list, unless too many of them have not ended.
 fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, BackfillError> {
     let mut running = 0;
     for other in known.iter() {
@@ -177,7 +181,7 @@ fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, Backfi
     Ok(Admitted::New(shown))
 }
 
-/// Forgets the oldest one that has ended, if as many are known as are told of.
+/// Removes the oldest ended back-fill if the list is full.
 fn forget_one(known: &mut Vec<Shown>) {
     if known.len() >= KEPT_MAX
         && let Some(at) = known.iter().position(|view| lock(view).is_over)
@@ -186,7 +190,7 @@ fn forget_one(known: &mut Vec<Shown>) {
     }
 }
 
-/// The first instant, and how many there are.
+/// Returns the first instant of the requested range and the number of instants.
 fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
     let first = group.instant_from(request.start);
     if first > request.end {
@@ -198,7 +202,7 @@ fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
 }
 
 async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
-    // One rule at a time: those that run live go first.
+    // Evaluates one rule at a time, because live evaluations have priority.
     let settings = MachineSettings {
         rules_at_once: 1,
         ..plan.settings
@@ -223,13 +227,14 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
             break;
         }
         if plan.of.is_some() {
-            // Without a turn: the groups that it waits for need one.
+            // Waits without a permit, because the groups that it waits for need one.
             progress.made_up(&key, instant).await;
         }
         // The semaphore is never closed.
         let _turn = shared.backfills.turns.acquire().await;
         if plan.of.is_some() && instant == plan.first {
-            // Series that ended within have their ends, as if the group had never stopped.
+            // Series that ended within the range get staleness markers, as if the group had never
+            // stopped.
             let before = instant.before(group.interval);
             let actions = lock(&running.machine).recall_at(before);
             running.finish(actions, before).await;
@@ -240,7 +245,7 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
     lock(&shown).is_over = true;
 }
 
-/// Makes one instant.
+/// Evaluates one instant, repeatedly until its samples are stored.
 async fn make(running: &Running, instant: Instant, shown: &Shown) {
     loop {
         let actions = lock(&running.machine).begin_at(instant);
@@ -298,7 +303,7 @@ mod tests {
         assert!(matches!(same, Ok(Admitted::Same(_))));
         let more = admit(&mut known, &view(limit, false));
         assert!(matches!(more, Err(BackfillError::TooMany(KEPT_MAX))));
-        // One in the midst ends: it makes room, and those that go on stay.
+        // An ended entry in the middle is removed to make room, and running entries stay.
         lock(&known[50]).is_over = true;
         let more = admit(&mut known, &view(limit, false));
         assert!(matches!(more, Ok(Admitted::New(_))));

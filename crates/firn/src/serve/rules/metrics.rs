@@ -1,20 +1,21 @@
-//! Metrics of groups and rules: upstream's names with Firn's prefix, and what is Firn's own.
+//! Metrics of rule groups and rules: upstream's names with Firn's prefix, and metrics that only
+//! Firn has.
 
 use super::Rules;
 use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
 use firn_rules::rule::RuleError;
 use firn_rules::view::{GroupView, Groups, RuleView};
 
-/// How long evaluations take.
+/// Histograms of evaluation durations.
 #[derive(Debug, Default)]
 pub(super) struct RuleMetrics {
-    /// Of a rule.
+    /// Duration of the evaluation of one rule.
     pub(super) evaluation_duration: DurationHistogram,
-    /// Of a group.
+    /// Duration of the evaluation of all rules of a group.
     pub(super) group_duration: DurationHistogram,
 }
 
-/// A metric with a value for each group or each rule.
+/// A metric with one value per group or per rule.
 struct Of<V> {
     name: &'static str,
     help: &'static str,
@@ -130,7 +131,7 @@ impl Collect for Rules {
         for metric in &OF_RULES {
             for (view, key) in groups.iter().zip(&keys) {
                 for (at, (rule, settings)) in view.rules.iter().zip(&view.group.rules).enumerate() {
-                    // Two rules of a group may have one name: a number tells them apart.
+                    // Rules of a group may have equal names; the index makes the labels unique.
                     let at = at.to_string();
                     let labels = [
                         ("rule", settings.name.as_str()),

@@ -1,4 +1,4 @@
-//! How far all groups are, told to those that wait for others ([`firn_rules::order`]).
+//! Progress of all groups, for groups that wait for others (see [`firn_rules::order`]).
 
 use firn_model::sync::lock;
 use firn_rules::group::Group;
@@ -8,7 +8,7 @@ use firn_rules::order::Order;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// See the module.
+/// Shared order of the groups, with a notification of changes. See the module.
 #[derive(Default)]
 pub(super) struct Progress {
     order: Mutex<Order>,
@@ -16,13 +16,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Takes over the groups that there are.
+    /// Replaces the set of groups after a configuration change.
     pub(super) fn take_over(&self, groups: &[Arc<Group>]) {
         lock(&self.order).take_over(groups);
         self.changed.send_replace(());
     }
 
-    /// The group of this key is as far as its machine says.
+    /// Records the progress of the group `key` from its machine, and wakes the groups that wait.
     pub(super) fn reach(&self, key: &str, machine: &Mutex<Machine>) {
         let reached = lock(machine).reached();
         if lock(&self.order).reach(key, reached) {
@@ -30,19 +30,19 @@ impl Progress {
         }
     }
 
-    /// Whether all that the group of this key reads for `instant` is recorded, as far as that is
-    /// waited for at `now`.
+    /// Returns whether the series that the group `key` reads are complete for `instant`, or the
+    /// group no longer waits for them at `now`.
     pub(super) fn is_clear(&self, key: &str, instant: Instant, now: Instant) -> bool {
         lock(&self.order).is_clear(key, instant, now)
     }
 
-    /// Returns once that is so.
+    /// Waits until [`Progress::is_clear`] is true.
     pub(super) async fn clear(&self, key: &str, instant: Instant, now: Instant) {
         self.wait(|order| order.is_clear(key, instant, now)).await;
     }
 
-    /// Returns once what it reads for `instant` is made up for, too, where the store could not
-    /// take it.
+    /// Waits until the unstored instants of the groups that `key` reads are filled in up to
+    /// `instant`.
     pub(super) async fn made_up(&self, key: &str, instant: Instant) {
         self.wait(|order| order.is_made_up(key, instant)).await;
     }
@@ -50,7 +50,7 @@ impl Progress {
     async fn wait(&self, is_so: impl Fn(&Order) -> bool) {
         let mut changes = self.changed.subscribe();
         while !is_so(&lock(&self.order)) {
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }

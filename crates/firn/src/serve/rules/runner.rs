@@ -1,7 +1,8 @@
-//! One group as it runs: a task that gives its machine events, and does what it says.
+//! Runs one rule group: a task that passes events to the group's state machine and performs the
+//! actions that it returns.
 //!
-//! Invariant: what was begun for the machine ends with one event, whatever becomes of it, so that
-//! the group goes on.
+//! Invariant: each action that was started yields exactly one event, even if it fails, so that the
+//! group continues.
 
 use super::Shared;
 use super::under_way::{Done, UnderWay};
@@ -26,22 +27,22 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{info, warn};
 
-/// The longest sleep: the clock may be set meanwhile.
+/// Maximum sleep, because the clock may be adjusted meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
-/// Between two tries to get a turn in the queue of queries.
+/// Pause between two attempts to enter the query queue.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A group that runs. When it is dropped, what it does ends at once.
+/// A running group. Dropping it aborts its task at once.
 pub(super) struct Runner {
     group: Arc<Group>,
     machine: Arc<Mutex<Machine>>,
     stop: mpsc::Sender<()>,
-    /// `None` once it is being stopped.
+    /// `None` once the group is being stopped.
     task: Option<Task>,
 }
 
-/// The task of a group, which ends when it is dropped.
+/// Task of a group, which is aborted on drop.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -50,17 +51,17 @@ impl Drop for Task {
     }
 }
 
-/// A group that ends once its evaluation has ended; it shows itself until then.
+/// A group that ends after its current evaluation. It is still listed by the API until then.
 pub(super) struct Stopping {
     machine: Arc<Mutex<Machine>>,
     task: Option<Task>,
 }
 
 impl Stopping {
-    /// Waits for the end, and gives the machine.
+    /// Waits for the end of the group and returns its machine.
     pub(super) async fn ended(mut self) -> Arc<Mutex<Machine>> {
         if let Some(task) = &mut self.task {
-            // It fails if the task was ended.
+            // An error means that the task was aborted.
             let _ = (&mut task.0).await;
         }
         self.machine
@@ -68,7 +69,7 @@ impl Stopping {
 }
 
 impl Runner {
-    /// Starts a group.
+    /// Starts the task of a group.
     pub(super) fn start(shared: Arc<Shared>, machine: Machine) -> Self {
         let group = machine.group().clone();
         let machine = Arc::new(Mutex::new(machine));
@@ -100,10 +101,10 @@ impl Runner {
         lock(&self.machine).set_settings(settings);
     }
 
-    /// Begins no other evaluation.
+    /// Stops further evaluations. The current one continues.
     pub(super) fn stop(&mut self) -> Stopping {
         lock(&self.machine).stop();
-        // It fails if the task is over, or was told before.
+        // An error means that the task has ended or was notified before.
         let _ = self.stop.try_send(());
         Stopping {
             machine: self.machine.clone(),
@@ -112,23 +113,23 @@ impl Runner {
     }
 }
 
-/// What the task of a group waits for, beside what is under way.
+/// Conditions that the task of a group waits for, in addition to running actions.
 struct Next {
-    /// How long it may sleep.
+    /// Maximum time to sleep.
     sleep: Duration,
-    /// The instant that other groups hold up.
+    /// Instant whose evaluation waits for other groups.
     held: Option<Instant>,
 }
 
-/// What the task of a group has.
+/// State of a group's task.
 pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
     pub(super) group: Arc<Group>,
     pub(super) machine: Arc<Mutex<Machine>>,
-    /// Whether it is about times that are gone: nothing is kept or sent.
+    /// True for a back-fill of past instants: no state is stored and no alert is sent.
     pub(super) is_past: bool,
-    /// The span of each rule's evaluation whose samples were not handed on yet: writing them is a
-    /// part of it.
+    /// Span of each rule's evaluation until its samples are written, because the write is a child
+    /// of the span.
     pub(super) spans: Mutex<HashMap<usize, SpanContext>>,
 }
 
@@ -164,16 +165,15 @@ impl Running {
         }
     }
 
-    /// Gives the instant that is held once it may be evaluated.
+    /// Waits until the `held` instant may be evaluated, and returns it.
     async fn clear(&self, key: &str, held: Option<Instant>) -> Option<Instant> {
-        // What is not clear by then is looked at again after a sleep.
+        // If the instant is not clear at `now`, it is checked again after a sleep.
         let (instant, now) = (held?, self.shared.now());
         self.shared.progress.clear(key, instant, now).await;
         held
     }
 
-    /// Does what the machine of the group, which was stopped, says at `instant`, until nothing is
-    /// left.
+    /// Performs the actions of the group's stopped machine at `instant`, until no action is left.
     pub(super) async fn finish(&self, actions: Vec<Action>, instant: Instant) {
         let mut under_way = UnderWay::default();
         self.perform(actions, instant, &mut under_way).await;
@@ -184,7 +184,7 @@ impl Running {
         }
     }
 
-    /// What happened; the span of an evaluation is kept until what it made is stored.
+    /// Extracts the event, and keeps the span of an evaluation until its samples are stored.
     fn note(&self, (event, span): Done) -> Event {
         if let Event::Answered { rule, .. } = &event {
             let mut spans = lock(&self.spans);
@@ -196,7 +196,7 @@ impl Running {
         event
     }
 
-    /// The span that storing what `of` made is a part of.
+    /// Returns the parent span for storing the samples of `of`.
     fn span_of(&self, of: Origin) -> Option<SpanContext> {
         match of {
             Origin::Rule(rule) => lock(&self.spans).remove(&rule),
@@ -204,14 +204,14 @@ impl Running {
         }
     }
 
-    /// Tells the machine what happened and starts what it says.
+    /// Passes the event to the machine and starts the actions that it returns.
     async fn step(&self, event: Event, under_way: &mut UnderWay) -> Next {
         let now = self.shared.now();
         let actions = lock(&self.machine).step(now, event);
         self.perform(actions, now, under_way).await
     }
 
-    /// Starts what the machine says.
+    /// Starts the actions of the machine and returns the conditions to wait for.
     async fn perform(&self, actions: Vec<Action>, now: Instant, under_way: &mut UnderWay) -> Next {
         let mut next = Next {
             sleep: SLEEP_MAX,
@@ -220,7 +220,8 @@ impl Running {
         for action in actions {
             match action {
                 Action::Wait(until) => {
-                    // A clock in milliseconds must have passed the moment, not just come near it.
+                    // The clock has milliseconds and must have passed the moment, not only be close
+                    // to it.
                     let left = until.since(now) + Duration::from_millis(1);
                     next.sleep = left.min(SLEEP_MAX);
                 }
@@ -264,7 +265,7 @@ impl Running {
         next
     }
 
-    /// Stores samples.
+    /// Stores the samples of a rule or of ended series.
     fn store(&self, of: Origin, is_late: bool, batch: Batch) -> impl Future<Output = Done> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let age = match (self.is_past, is_late) {
@@ -279,7 +280,7 @@ impl Running {
         }
     }
 
-    /// Looks up what is known of the alerts of a rule, when it is its turn.
+    /// Queries the stored state of a rule's alerts, once the query queue has room.
     fn restore(
         &self,
         rule: usize,
@@ -316,7 +317,7 @@ impl Running {
         }
     }
 
-    /// Evaluates a rule, when it is its turn.
+    /// Evaluates a rule, once the query queue has room.
     fn query(
         &self,
         rule: usize,
@@ -359,7 +360,7 @@ impl Running {
         }
     }
 
-    /// Makes up for what the store could not take.
+    /// Starts a back-fill of the instants whose samples the store could not accept.
     fn make_up(&self, owed: Owed) {
         info!(
             group = self.group.name,
@@ -381,7 +382,7 @@ impl Running {
     }
 }
 
-/// A query of a rule that failed.
+/// Returns the event of a failed rule query.
 fn failed(rule: usize, why: impl Into<String>) -> Event {
     Event::Answered {
         rule,
@@ -398,7 +399,8 @@ fn pause() -> impl Future<Output = ()> {
     tokio::time::sleep(RETRY_PAUSE)
 }
 
-/// Asks until the turn of the question comes, with pauses; fails with why it failed then.
+/// Repeats the query, with pauses, while the query queue is full. Returns the error if the query
+/// itself fails.
 async fn when_it_is_its_turn<T, A, P>(
     mut ask: impl FnMut() -> A,
     mut pause: impl FnMut() -> P,
@@ -416,7 +418,7 @@ where
     }
 }
 
-/// Stores what a rule made: in one piece. Both steps are parts of `span`.
+/// Stores the samples of a rule as one batch. Both steps are children of `span`.
 pub(super) async fn append(
     shared: &Shared,
     (group, age): (&Group, InstantAge),

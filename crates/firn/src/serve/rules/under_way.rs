@@ -1,7 +1,7 @@
-//! What a group has begun and waits for.
+//! Tasks that a group has started and waits for.
 //!
-//! Invariant: each task gives one event, in whatever way it ends; of one that panics it is the one
-//! that was told beforehand, so that the group shows the failure and goes on.
+//! Invariant: each task yields exactly one event. A task that panics yields the event that was
+//! registered at its start, so that the group shows the failure and continues.
 
 use firn_model::trace::SpanContext;
 use firn_rules::machine::Event;
@@ -9,19 +9,19 @@ use std::collections::HashMap;
 use tokio::task::{Id, JoinSet};
 use tracing::warn;
 
-/// What an action ended with, and the span of the evaluation if it is in a trace.
+/// Event at the end of an action, and the span of the evaluation if it is part of a trace.
 pub(super) type Done = (Event, Option<SpanContext>);
 
-/// See the module. When it is dropped, the tasks end.
+/// Set of running tasks of a group. Dropping it aborts the tasks. See the module.
 #[derive(Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<Done>,
-    /// What is told of each task if it does not tell it itself.
+    /// Event of each task in case that it panics.
     otherwise: HashMap<Id, Event>,
 }
 
 impl UnderWay {
-    /// Begins `work`, which counts as ended by `otherwise` if it panics.
+    /// Starts `work`. If it panics, it yields the event `otherwise`.
     pub(super) fn begin(
         &mut self,
         otherwise: Event,
@@ -35,7 +35,8 @@ impl UnderWay {
         self.tasks.is_empty()
     }
 
-    /// What the next one ends with; `None` if there is none. May be dropped at any time.
+    /// Waits for the next task and returns its outcome, or `None` if no task is running. Cancel
+    /// safe.
     pub(super) async fn next(&mut self) -> Option<Done> {
         match self.tasks.join_next_with_id().await? {
             Ok((id, done)) => {
@@ -43,7 +44,7 @@ impl UnderWay {
                 Some(done)
             }
             Err(e) => {
-                // The log has the panic.
+                // The panic itself was logged by its hook.
                 warn!(error = %e, "task of a rule group failed");
                 let event = self.otherwise.remove(&e.id())?;
                 Some((event, None))

@@ -1,5 +1,5 @@
-//! `firn.aggregation`: expressions become plain rules; what cannot be streamed is refused, with the
-//! reason and the batch rule to write instead.
+//! The section `firn.aggregation`: converts expressions into streaming rules. Expressions that
+//! cannot be streamed are rejected with the reason and an equivalent recording rule.
 
 use super::read;
 use super::yaml::{Node, YamlError};
@@ -16,31 +16,31 @@ use firn_promql::ast::{
 use firn_promql::parser;
 use std::time::Duration;
 
-/// The look-back where the command line says nothing.
+/// Default of the lookback, in milliseconds.
 const LOOKBACK_MS: i64 = 5 * 60 * 1000;
 
-/// Each end of an interval looks at all sources of a group.
+/// Minimum interval of a group, because the end of each interval iterates over all its sources.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// The operator that PromQL does not have: the newest value of all sources.
+/// Operator that PromQL does not have: the newest value of all sources.
 const LAST: &str = "last";
 
-/// Groups that do not say how often, or after how long, their results are written.
+/// Default interval and delay of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// `global.evaluation_interval`
+    /// `global.evaluation_interval`: default interval between two results.
     pub interval: Duration,
-    /// `global.scrape_interval`
+    /// `global.scrape_interval`: default delay of results after the end of an interval.
     pub delay: Duration,
 }
 
-/// What a rule is refused for, and what could stand in its place.
+/// Reason why a rule is rejected, and a replacement.
 struct Unstreamable {
     reason: String,
     instead: Option<String>,
 }
 
-/// The section `aggregation` of `firn`.
+/// Reads the section `aggregation` of `firn`.
 pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, YamlError> {
     let list = firn.get("aggregation").and_then(|node| node.get("groups"));
     let list = list.map_or(&[][..], Node::items);
@@ -85,7 +85,7 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
         }
         rules.push(rule);
     }
-    // Zero is a choice for the delay: nothing is waited for.
+    // A delay of zero is a valid value: results are written at once.
     let delay = node.get("delay").and_then(Node::text);
     let delay = delay.and_then(|text| firn_model::units::parse_duration(text).ok());
     let interval = read::duration(node, "interval").unwrap_or(defaults.interval);
@@ -154,7 +154,7 @@ fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
     })
 }
 
-/// The labels of a rule, sorted.
+/// Returns the labels of a rule, sorted by name.
 fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
     let mut labels = Vec::new();
     for entry in read::entries(node.get("labels")) {
@@ -168,7 +168,7 @@ fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
     Ok(labels)
 }
 
-/// The rule that an expression is; its texts are left to the caller.
+/// Converts an expression into a streaming rule. The caller sets its name, labels and source text.
 fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, Unstreamable> {
     let aggregate = match &expr.kind {
         ExprKind::Paren(inner) => return streamed(inner, is_last, kind),
@@ -236,7 +236,7 @@ fn op(aggregate: &Aggregate) -> Result<Op, Unstreamable> {
     })
 }
 
-/// The number that an expression is, if it is written as one.
+/// Returns the value of an expression that is a number literal, possibly signed or in parentheses.
 fn number(expr: &Expr) -> Option<f64> {
     match &expr.kind {
         ExprKind::Number(literal) => Some(literal.value),
@@ -247,7 +247,7 @@ fn number(expr: &Expr) -> Option<f64> {
     }
 }
 
-/// The selector that is aggregated.
+/// Returns the selector of the aggregated expression.
 fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Unstreamable> {
     match &expr.kind {
         ExprKind::Paren(inner) => selector(inner, of),
@@ -325,7 +325,7 @@ mod tests {
         delay: Duration::from_secs(15),
     };
 
-    /// The groups of a config whose section has these lines.
+    /// Reads a config whose aggregation section contains these groups.
     fn read(groups: &str) -> Result<AggregationSpec, YamlError> {
         let text = format!("firn: {{aggregation: {{groups: [{groups}]}}}}");
         let mut root = yaml::parse(&text).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! `alerting`: where alerts are sent, and what becomes of their labels before.
+//! The section `alerting`: Alertmanagers and relabeling of alerts.
 
 use super::http::http;
 use super::jobs::check_static_targets;
@@ -18,16 +18,16 @@ use std::time::Duration;
 /// Prometheus's default for `timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the section says.
+/// Settings of the section `alerting`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertingSettings {
-    /// `alert_relabel_configs`, of what all Alertmanagers are sent.
+    /// `alert_relabel_configs`: relabeling of alerts for all Alertmanagers.
     pub relabel: Arc<Vec<Rule>>,
-    /// `alertmanagers`
+    /// `alertmanagers`: sections of discovered Alertmanagers, in the order of the config.
     pub alertmanagers: Vec<Arc<AlertmanagerSettings>>,
 }
 
-/// Reads the section of a config that lies in `dir`.
+/// Reads the section of a config in the folder `dir`.
 pub fn alerting(root: &Node, names: NameScheme, dir: &Path) -> Result<AlertingSettings, YamlError> {
     let Some(section) = root.get("alerting").filter(|section| !section.is_null()) else {
         return Ok(AlertingSettings::default());
@@ -70,7 +70,7 @@ fn alertmanager(
     Ok(settings)
 }
 
-/// Alertmanagers speak one version of their API.
+/// Validates `api_version`: Alertmanagers support only v2.
 fn check_version(node: &Node) -> Result<(), YamlError> {
     match read::text(node, "api_version") {
         None | Some("v2") => Ok(()),

@@ -1,4 +1,4 @@
-//! Features of the command line that change what a config means.
+//! Features of the command line that affect the meaning of a config.
 
 use crate::settings::{Settings, retention};
 use firn_ingest::DeltaMode;
@@ -6,27 +6,28 @@ use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
 use std::time::Duration;
 
-/// What features change about every job, and about expressions.
+/// Effects of features on all jobs and expressions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFeatures {
     /// `extra-scrape-metrics`: the default of `extra_scrape_metrics`.
     pub extra_metrics: bool,
-    /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`.
+    /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`: handling of start
+    /// timestamps.
     pub start_times: StartTimes,
-    /// `type-and-unit-labels`
+    /// `type-and-unit-labels`: whether samples get the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
-    /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`.
+    /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`: handling of delta temporality.
     pub deltas: DeltaMode,
-    /// `--agent`: a config has no rules, alerts and remote reads.
+    /// `--agent`: the config must not contain rules, alerting or remote reads.
     pub is_agent: bool,
-    /// Switches of the language.
+    /// Optional features of PromQL.
     pub language: Features,
-    /// How long samples are kept, and how many bytes, where the config does not say.
+    /// Retention by time and by bytes from flags, for configs that set none.
     pub retention: (Option<Duration>, Option<u64>),
 }
 
 impl JobFeatures {
-    /// Those of a command line.
+    /// Returns the features of a command line.
     pub fn of(settings: &Settings) -> Self {
         Self {
             is_agent: settings.is_agent,
@@ -35,7 +36,7 @@ impl JobFeatures {
         }
     }
 
-    /// The features with these names; others change no job.
+    /// Returns the features with these names. Other names have no effect on jobs.
     pub fn of_names(names: &[String]) -> Self {
         let has = |name: &str| names.iter().any(|known| known == name);
         Self {

@@ -1,13 +1,12 @@
-//! Which texts Go's `net/url` takes as a URL: Prometheus parses those of a config when it reads
-//! it.
+//! Validates URLs like Go's `net/url`, with which Prometheus parses the URLs of a config.
 //!
-//! Only what is refused matters here, and how; what a URL means is the client's business. Follows
-//! `Parse` of Go 1.26 in what it refuses and in its words.
+//! Only rejections and their errors matter here; the client parses the URL itself. Follows `Parse`
+//! of Go 1.26 in the rejected texts and their errors.
 
 use firn_model::quote::quote;
 use std::net::IpAddr;
 
-/// Where in a URL a text stands: what may be escaped there, and what must be.
+/// Part of a URL, which determines the characters that may or must be escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     User,
@@ -16,16 +15,16 @@ enum Part {
     Other,
 }
 
-/// What of a URL the checks of a config ask for.
+/// Parts of a URL that the checks of a config need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoUrl<'t> {
-    /// The scheme, as it is written; empty if there is none.
+    /// Scheme as written, or empty.
     pub scheme: &'t str,
-    /// Host and port, without a user; empty if there are none.
+    /// Host and port without a user, or empty.
     pub host: &'t str,
 }
 
-/// Parses `text` as Go does.
+/// Parses `text` with the rules of Go. Returns Go's error if it is invalid.
 pub fn parse(text: &str) -> Result<GoUrl<'_>, String> {
     let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
     let refuse = |what: &str, why: String| format!("parse {}: {why}", quote(what.as_bytes()));
@@ -63,7 +62,7 @@ fn parse_url(url: &str) -> Result<GoUrl<'_>, String> {
     Ok(GoUrl { scheme, host })
 }
 
-/// The scheme, if there is one, and what stands behind its colon.
+/// Splits the text into the scheme, which may be empty, and the part after its colon.
 fn split_scheme(url: &str) -> Result<(&str, &str), String> {
     for (at, byte) in url.bytes().enumerate() {
         match byte {
@@ -77,7 +76,7 @@ fn split_scheme(url: &str) -> Result<(&str, &str), String> {
     Ok(("", url))
 }
 
-/// Host and port of `user@host:port`, checked.
+/// Returns host and port of `user@host:port` after validation.
 fn host_of(authority: &str) -> Result<&str, String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -100,14 +99,14 @@ fn check_host(host: &str) -> Result<(), String> {
         Some(_) => return Err("invalid IP-literal".into()),
         None => {}
     }
-    // Prometheus is built to take hosts with colons, as older versions of Go do.
+    // Prometheus is built to accept hosts with colons, as older versions of Go do.
     if let Some(colon) = host.rfind(':') {
         check_port(&host[colon..])?;
     }
     check_escapes(host, Part::Host)
 }
 
-/// `[address]:port`
+/// Validates a host of the form `[address]:port`.
 fn check_literal(host: &str) -> Result<(), String> {
     let Some(end) = host.rfind(']') else {
         return Err("missing ']' in host".into());
@@ -129,7 +128,7 @@ fn check_literal(host: &str) -> Result<(), String> {
     }
 }
 
-/// Nothing, or a colon and digits.
+/// Validates an optional port: nothing, or a colon and digits.
 fn check_port(port: &str) -> Result<(), String> {
     let is_valid = match port.strip_prefix(':') {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),
@@ -179,7 +178,7 @@ fn hex(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// What stands in a host as it is.
+/// Returns whether a byte may occur unescaped in a host.
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }

@@ -1,4 +1,4 @@
-//! `scrape_configs`: jobs with what they inherit and Prometheus's checks.
+//! Scrape jobs (`scrape_configs`), with inherited settings and Prometheus's checks.
 
 use super::global::{Global, escaping, escaping_of, limits, name_scheme, protocol, protocols};
 use super::http::http;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The jobs of a file, which lies in `dir`.
+/// Reads the jobs of a config file in the folder `dir`.
 pub fn jobs(root: &Node, global: &Global, dir: &Path) -> Result<Vec<Arc<JobSettings>>, YamlError> {
     let list = root.get("scrape_configs").map_or(&[][..], Node::items);
     let mut jobs: Vec<Arc<JobSettings>> = Vec::with_capacity(list.len());
@@ -113,7 +113,7 @@ fn fallback_protocol(node: &Node, name: &str) -> Result<Option<ScrapeProtocol>, 
     }
 }
 
-/// The names that the job allows, and how others are escaped.
+/// Returns the names that the job allows, and the escaping of other names.
 fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping), YamlError> {
     let own = name_scheme(node)?;
     let names = own.unwrap_or(global.names);
@@ -131,7 +131,7 @@ fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping),
     }
 }
 
-/// A URL as a target is a mistake, unless relabelling mends it.
+/// Rejects a URL as a static target, unless the job has relabeling rules, which may correct it.
 pub fn check_static_targets(
     node: &Node,
     discoveries: &[DiscoverySettings],

@@ -1,6 +1,6 @@
-//! Values of a tree that the walk has checked already: what a key holds, as a type.
+//! Typed access to the values of a YAML tree that was already validated against the schema.
 //!
-//! `None` is a key that is missing or null. Zero durations are unset, as upstream.
+//! `None` means that a key is missing or null. Zero durations count as unset, as upstream.
 
 use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::scalar::{Scalar, scalar_of};
@@ -8,29 +8,29 @@ use firn_model::yaml::{Entry, Node, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The text of `key`.
+/// Returns the text of `key`.
 pub fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
     node.get(key)?.text()
 }
 
-/// The text of `key`, empty if there is none.
+/// Returns the text of `key`, or an empty string.
 pub fn string(node: &Node, key: &str) -> String {
     text(node, key).unwrap_or_default().to_owned()
 }
 
-/// The text of `key`, or its default; one that is there without a value is empty.
+/// Returns the text of `key`, or the default if the key is missing. A key without a value is empty.
 pub fn string_or(node: &Node, key: &str, default: &str) -> String {
     let value = string_or_empty(node, key);
     value.unwrap_or_else(|| default.to_owned())
 }
 
-/// The text of `key`, which is empty if the key is there without a value.
+/// Returns the text of `key`, or `None` if the key is missing. A key without a value is empty.
 pub fn string_or_empty(node: &Node, key: &str) -> Option<String> {
     let value = node.get(key)?;
     Some(value.text().unwrap_or_default().to_owned())
 }
 
-/// The texts of the list `key`.
+/// Returns the texts of the list `key`.
 pub fn texts(node: &Node, key: &str) -> Option<Vec<String>> {
     let list = node.get(key).filter(|list| !list.is_null())?;
     let text = |item: &Node| item.text().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ fn scalar(node: &Node, key: &str) -> Option<Scalar> {
     scalar_of(node.get(key)?)
 }
 
-/// The boolean of `key`.
+/// Returns the boolean of `key`.
 pub fn flag(node: &Node, key: &str) -> Option<bool> {
     match scalar(node, key)? {
         Scalar::Bool(value) => Some(value),
@@ -49,7 +49,8 @@ pub fn flag(node: &Node, key: &str) -> Option<bool> {
     }
 }
 
-/// The boolean of `key`, or its default; one that is there without a value is false.
+/// Returns the boolean of `key`, or the default if the key is missing. A key without a value is
+/// false.
 pub fn flag_or(node: &Node, key: &str, default: bool) -> bool {
     match node.get(key) {
         None => default,
@@ -57,13 +58,14 @@ pub fn flag_or(node: &Node, key: &str, default: bool) -> bool {
     }
 }
 
-/// The duration of `key`, unless it is zero.
+/// Returns the duration of `key`, or `None` if it is zero.
 pub fn duration(node: &Node, key: &str) -> Option<Duration> {
     let duration = parse_duration(text(node, key)?).ok()?;
     Some(duration).filter(|d| !d.is_zero())
 }
 
-/// The duration of `key`, or its default; one that is there without a value is zero.
+/// Returns the duration of `key`, or the default if the key is missing. A key without a value is
+/// zero.
 pub fn duration_or(node: &Node, key: &str, default: Duration) -> Duration {
     match node.get(key) {
         None => default,
@@ -71,19 +73,20 @@ pub fn duration_or(node: &Node, key: &str, default: Duration) -> Duration {
     }
 }
 
-/// The size of `key`, unless it is zero or less.
+/// Returns the size of `key` in bytes, or `None` if it is zero or negative.
 pub fn size(node: &Node, key: &str) -> Option<u64> {
     let text = text(node, key)?;
     let size = parse_size(text.strip_prefix('+').unwrap_or(text));
     size.ok().filter(|size| *size > 0)
 }
 
-/// The count of `key`, unless it is zero.
+/// Returns the count of `key`, or `None` if it is zero.
 pub fn count(node: &Node, key: &str) -> Option<u64> {
     scalar(node, key)?.count().filter(|count| *count > 0)
 }
 
-/// The whole number of `key`, or its default; one that is there without a value is zero.
+/// Returns the integer of `key`, or the default if the key is missing. A key without a value is
+/// zero.
 pub fn integer_or(node: &Node, key: &str, default: i64) -> i64 {
     match scalar(node, key) {
         None => default,
@@ -91,18 +94,18 @@ pub fn integer_or(node: &Node, key: &str, default: i64) -> i64 {
     }
 }
 
-/// The number of `key`.
+/// Returns the number of `key`.
 pub fn number(node: &Node, key: &str) -> Option<f64> {
     scalar(node, key)?.number()
 }
 
-/// The path of `key`, taken from `dir` if it is relative.
+/// Returns the path of `key`, relative to `dir` unless it is absolute.
 pub fn path(node: &Node, key: &str, dir: &Path) -> Option<PathBuf> {
     let path = text(node, key).filter(|path| !path.is_empty())?;
     Some(dir.join(path))
 }
 
-/// The entries of a mapping.
+/// Returns the entries of a mapping, or none for other values.
 pub fn entries(node: Option<&Node>) -> &[Entry] {
     match node.map(|node| &node.value) {
         Some(Value::Map(entries)) => entries,

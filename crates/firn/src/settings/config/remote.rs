@@ -1,5 +1,5 @@
-//! What `remote_write` and `remote_read` must hold whatever becomes of them: the checks of upstream
-//! and their words.
+//! Checks and client settings that `remote_write` and `remote_read` share, with the errors of
+//! upstream.
 
 use super::http::{http, is_reserved, is_set};
 use super::read;
@@ -16,10 +16,10 @@ const CAPACITY: i64 = 10_000;
 const MIN_BACKOFF: Duration = Duration::from_millis(30);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// The messages of `protobuf_message`.
+/// Allowed values of `protobuf_message`.
 const MESSAGES: [&str; 2] = ["prometheus.WriteRequest", "io.prometheus.write.v2.Request"];
 
-/// Ways to authenticate of which a receiver has one at most.
+/// Authentication methods, of which a receiver may have at most one.
 const WAYS: [&str; 6] = [
     "basic_auth",
     "authorization",
@@ -29,7 +29,7 @@ const WAYS: [&str; 6] = [
     "google_iam",
 ];
 
-/// Checks a receiver of `remote_write`.
+/// Validates a receiver of `remote_write`.
 pub fn check_write(node: &Node) -> Result<(), YamlError> {
     require_url(node, "remote_write")?;
     check_headers(node, AUTHORIZATION)?;
@@ -49,7 +49,7 @@ pub fn check_write(node: &Node) -> Result<(), YamlError> {
     if let Some(section) = given("azuread") {
         check_azuread(section)?;
     }
-    // A bearer token is an older way to write `authorization`.
+    // A bearer token is the deprecated form of `authorization`.
     let has_bearer = is_set(node, "bearer_token") || is_set(node, "bearer_token_file");
     let is_given = |way: &&str| given(way).is_some() || *way == "authorization" && has_bearer;
     let ways: Vec<&str> = WAYS.into_iter().filter(is_given).collect();
@@ -63,14 +63,14 @@ pub fn check_write(node: &Node) -> Result<(), YamlError> {
     }
 }
 
-/// Checks a server of `remote_read`.
+/// Validates a server of `remote_read`.
 pub fn check_read(node: &Node) -> Result<(), YamlError> {
     require_url(node, "remote_read")?;
     check_headers(node, AUTHORIZATION)
 }
 
-/// The client of a remote in a config that lies in `dir`, with `headers` as Prometheus has them,
-/// and the `user` of its URL.
+/// Returns the client settings of a remote in a config in the folder `dir`, with its `headers` and
+/// with the `user` of its URL.
 pub fn client(
     node: &Node,
     user: Option<(String, String)>,
@@ -91,7 +91,7 @@ pub fn client(
     Ok(settings)
 }
 
-/// Names of servers are there once; those without a name may be alike.
+/// Rejects duplicate names. Several remotes may have no name.
 pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
     for (i, node) in list.iter().enumerate() {
         let name = read::string(node, "name");

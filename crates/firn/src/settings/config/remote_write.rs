@@ -1,4 +1,4 @@
-//! `remote_write`: the receivers to which samples are sent on.
+//! The section `remote_write`: receivers of forwarded samples.
 
 use super::read;
 use super::remote::{check_names, check_write, client};
@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Prometheus's defaults for the rest of `queue_config`.
+/// Prometheus's defaults for the other keys of `queue_config`.
 const MAX_SHARDS: u64 = 50;
 const MIN_SHARDS: u64 = 1;
 const MAX_SAMPLES_PER_SEND: u64 = 2000;
@@ -34,52 +34,53 @@ const BATCH_SEND_DEADLINE: Duration = Duration::from_secs(5);
 /// Prometheus's default for `send_interval` of `metadata_config`.
 const METADATA_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The message of remote write 2.0 as `protobuf_message` names it.
+/// Value of `protobuf_message` for remote write 2.0.
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
-/// One receiver.
+/// Settings of one receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteWrite {
-    /// `url`
+    /// `url`: address that requests are posted to.
     pub url: String,
-    /// By what its place in the queue is known: its name, or else its URL.
+    /// Key of the receiver's cursor in the queue: its name, else its URL.
     pub key: String,
-    /// What it is called in metrics and in the log.
+    /// Name of the receiver in metrics and logs.
     pub label: String,
-    /// `remote_timeout`
+    /// `remote_timeout`: maximum duration of one request.
     pub timeout: Duration,
-    /// `write_relabel_configs`
+    /// `write_relabel_configs`: relabeling of forwarded series.
     pub relabel: Arc<[Rule]>,
-    /// `protobuf_message`
+    /// `protobuf_message`: version of the remote-write protocol.
     pub version: Version,
-    /// `send_native_histograms`
+    /// `send_native_histograms`: whether native histograms are sent.
     pub sends_histograms: bool,
-    /// `send_exemplars`
+    /// `send_exemplars`: whether exemplars are sent.
     pub sends_exemplars: bool,
-    /// `queue_config`: `max_samples_per_send`.
+    /// `max_samples_per_send` of `queue_config`: maximum number of samples per request.
     pub request_samples: usize,
-    /// `queue_config`: `min_shards` and `max_shards`.
+    /// `min_shards` and `max_shards` of `queue_config`: bounds of concurrent requests.
     pub shards: (usize, usize),
-    /// `queue_config`: `batch_send_deadline`.
+    /// `batch_send_deadline` of `queue_config`: maximum time that a sample waits for a full
+    /// request.
     pub fill: Duration,
-    /// `metadata_config`, if metadata is sent.
+    /// `metadata_config`, or `None` if metadata is not sent.
     pub metadata: Option<MetadataSettings>,
-    /// `queue_config`: `min_backoff` and `max_backoff`.
+    /// `min_backoff` and `max_backoff` of `queue_config`: bounds of the pause between attempts.
     pub backoff: (Duration, Duration),
-    /// `queue_config`: `sample_age_limit`.
+    /// `sample_age_limit` of `queue_config`: maximum age of samples that are sent.
     pub age_max: Option<Duration>,
-    /// How it is reached.
+    /// Settings of the HTTP client.
     pub http: HttpSettings,
-    /// `sigv4`
+    /// `sigv4`: signing for AWS.
     pub sigv4: Option<SigV4Settings>,
-    /// `azuread`
+    /// `azuread`: authentication with Azure AD.
     pub azuread: Option<AzureAdSettings>,
-    /// `google_iam`
+    /// `google_iam`: authentication with Google IAM.
     pub google_iam: Option<GoogleIamSettings>,
 }
 
 impl RemoteWrite {
-    /// What signs requests, beside credentials of the client.
+    /// Returns the signer of requests, if the receiver uses one of the cloud authentications.
     pub fn signer(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Sign>> {
         if let Some(sigv4) = &self.sigv4 {
             return Some(sigv4.signer(clock));
@@ -91,16 +92,16 @@ impl RemoteWrite {
     }
 }
 
-/// How often metadata is sent, and how much of it at a time.
+/// Interval and request size of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataSettings {
-    /// `send_interval`
+    /// `send_interval`: time between two requests with all metadata.
     pub interval: Duration,
-    /// `max_samples_per_send`
+    /// `max_samples_per_send`: maximum number of metrics per request.
     pub request_metrics: usize,
 }
 
-/// Reads the section of a config that lies in `dir`.
+/// Reads the section of a config in the folder `dir`.
 pub fn remote_write(
     root: &Node,
     names: NameScheme,
@@ -116,8 +117,8 @@ pub fn remote_write(
     Ok(receivers)
 }
 
-/// Says which receiver nothing can be sent to: as upstream, a config with one is sound, but a
-/// server does not start with it.
+/// Validates the URLs and keys of all receivers. As upstream, a config with an invalid one passes
+/// the config check, but a server does not start with it.
 pub fn check_receivers(receivers: &[RemoteWrite]) -> Result<(), String> {
     for (i, receiver) in receivers.iter().enumerate() {
         address(&receiver.url).map_err(|why| format!("remote_write: url: {why}"))?;
@@ -175,7 +176,7 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
     })
 }
 
-/// A number of at least one.
+/// Returns the count of `key`, or the default if it is unset or zero.
 fn count(node: Option<&Node>, key: &str, default: u64) -> usize {
     let value = node.and_then(|node| read::count(node, key));
     usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX)

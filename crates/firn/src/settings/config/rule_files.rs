@@ -1,4 +1,4 @@
-//! What a config says of rules: files, intervals, and how missed evaluations are made up for.
+//! Rule settings of a config: files, intervals, and the evaluation of missed instants.
 
 use super::{Config, ConfigError, JobFeatures, read};
 use firn_http_client::named_files::{self, BadPattern};
@@ -11,16 +11,16 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far back missed evaluations are made up for if the config says nothing of it: an hour is a
-/// restart with all that may go wrong in it, and what a store takes late.
+/// Default of `firn.rules.catch_up`: an hour covers a restart with complications, and is a lateness
+/// that the store accepts.
 const CATCH_UP: Duration = Duration::from_secs(3600);
 
-/// How evaluations that were missed are made up for.
+/// Settings for evaluating missed instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleTimes {
-    /// `firn.rules.catch_up`
+    /// `firn.rules.catch_up`: maximum age of missed instants that are evaluated.
     pub catch_up: Duration,
-    /// `firn.rules.catch_up_delay`
+    /// `firn.rules.catch_up_delay`: time after the start before missed instants are evaluated.
     pub catch_up_delay: Duration,
 }
 
@@ -33,13 +33,14 @@ impl Default for RuleTimes {
     }
 }
 
-/// Reads what concerns rules, and finds the files of `rule_files`, which start at `dir`.
+/// Reads the settings of rules, and finds the files of `rule_files`, whose paths are relative to
+/// `dir`.
 pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result<(), YamlError> {
     if let Some(global) = root.get("global") {
         config.rule_query_offset = read::duration(global, "rule_query_offset").unwrap_or_default();
     }
     if let Some(rules) = root.get("firn").and_then(|firn| firn.get("rules")) {
-        // Zero is a choice here, not a key that is unset.
+        // Zero is a valid value here and does not mean unset.
         let span = |key| parse_duration(read::text(rules, key)?).ok();
         config.rules.catch_up = span("catch_up").unwrap_or(CATCH_UP);
         config.rules.catch_up_delay = span("catch_up_delay").unwrap_or_default();
@@ -57,7 +58,7 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
             "" => String::new(),
             _ => whole.display().to_string(),
         };
-        // Upstream's server starts without a file that is not there; its checker says so.
+        // Upstream's server starts if a file is missing, and its checker reports it.
         match named_files::find(&whole) {
             _ if pattern.is_empty() => config
                 .rule_files_wrong
@@ -81,25 +82,25 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
     Ok(())
 }
 
-/// What is wrong with an entry of `rule_files`, in the words of upstream's checker.
+/// Error in an entry of `rule_files`, in the words of upstream's checker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFileError {
-    /// It names a file, without a star, that is not there.
+    /// A path without a `*` names a missing file.
     #[error("{0:?} does not point to an existing file")]
     Missing(String),
-    /// Its pattern is none.
+    /// The pattern is invalid.
     #[error("syntax error in pattern")]
     Pattern,
 }
 
 impl RuleFileError {
-    /// Whether it stays wrong whatever files come.
+    /// Returns whether the error is independent of the existing files.
     pub fn is_lasting(&self) -> bool {
         matches!(self, RuleFileError::Pattern)
     }
 }
 
-/// Whether a path holds one star at most, and that in its last part.
+/// Returns whether a path contains at most one `*`, and that in its last component.
 pub fn is_pattern(path: &str) -> bool {
     match path.split_once('*') {
         None => true,
@@ -107,8 +108,8 @@ pub fn is_pattern(path: &str) -> bool {
     }
 }
 
-/// The files of namespaces in the folder whose rules HTTP edits, sorted; a folder that is not there
-/// has none yet.
+/// Returns the sorted files of namespaces in the folder of editable rules. A missing folder has no
+/// files yet.
 pub(super) fn files_of_folder(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -117,12 +118,12 @@ pub(super) fn files_of_folder(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The namespace of a file of that folder.
+/// Returns the namespace of a file of the folder of editable rules.
 fn namespace(path: &Path) -> Option<String> {
     namespace_of(path.file_name()?.to_str()?)
 }
 
-/// Adds the files of the folder whose rules HTTP edits.
+/// Adds the files of the folder of editable rules to the rule files.
 fn add_folder(config: &mut Config) {
     let paths = config.rule_folder.as_deref().map(files_of_folder);
     for path in paths.unwrap_or_default() {
@@ -132,8 +133,8 @@ fn add_folder(config: &mut Config) {
     }
 }
 
-/// A path without `.` and, where that is plain, without `..`: as upstream names rule files, whose
-/// names decide about the instants of groups.
+/// Returns a path without `.` and, where possible, without `..`. Upstream names rule files this
+/// way, and their names determine the instants of groups.
 pub(super) fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -149,7 +150,7 @@ pub(super) fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Reads the rule files of `config`. The error tells all that is wrong with them.
+/// Reads the rule files of `config`. The error lists all invalid files and rules.
 pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
     let options = ReadOptions {
         ignores_unknown: false,

@@ -1,5 +1,5 @@
-//! Ways in which the requests of `remote_write` can be signed beside those of every HTTP client:
-//! Amazon's, Microsoft's and Google's. Checked as upstream checks them.
+//! Request signing of `remote_write` in addition to the authentication of every HTTP client: AWS,
+//! Azure AD and Google IAM, with the checks of upstream.
 
 use super::http::is_set;
 use super::read;
@@ -8,7 +8,7 @@ use firn_http_client::Secret;
 use firn_model::yaml::{Node, YamlError};
 use std::path::PathBuf;
 
-/// Checks `sigv4`.
+/// Validates the section `sigv4`.
 pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
     let message = if is_set(node, "access_key") != is_set(node, "secret_key") {
         "must provide a AWS SigV4 Access key and Secret Key if credentials are specified in the \
@@ -21,7 +21,7 @@ pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
     Err(node.error(message))
 }
 
-/// The ways of `azuread`: the key of each, how errors call it, and what it asks for.
+/// Authentication methods of `azuread`: key, name in errors, and required fields.
 const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
     ("managed_identity", "Azure Managed Identity", &[]),
     (
@@ -42,7 +42,7 @@ const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
     ),
 ];
 
-/// Checks `azuread`.
+/// Validates the section `azuread`.
 pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     let cloud = read::string(node, "cloud");
     if !matches!(
@@ -79,7 +79,7 @@ pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     }
 }
 
-/// `azuread` of `node`, if it is there; it is checked.
+/// Reads the validated section `azuread` of `node`, if it is set.
 pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
     let section = given(node, "azuread")?;
     let way = |key: &str| given(section, key);
@@ -127,7 +127,7 @@ pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
     })
 }
 
-/// `google_iam` of `node`, if it is there.
+/// Reads the section `google_iam` of `node`, if it is set.
 pub fn google_iam(node: &Node) -> Option<GoogleIamSettings> {
     let section = given(node, "google_iam")?;
     let file = read::text(section, "credentials_file").filter(|path| !path.is_empty());
@@ -161,7 +161,7 @@ fn check_azure_way(node: &Node, way: &str, name: &str, required: &[&str]) -> Res
     Ok(())
 }
 
-/// Whether `text` is a UUID with its four dashes.
+/// Returns whether `text` is a UUID with four dashes.
 pub fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -170,7 +170,7 @@ pub fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// Whether `text` is a UUID: with dashes, in braces, as a URN, or without dashes.
+/// Returns whether `text` is a UUID: with dashes, in braces, as a URN, or without dashes.
 fn is_uuid_of_any_form(text: &str) -> bool {
     let is_bare = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let in_braces = (text.len() == 38).then(|| text.get(1..37)).flatten();

@@ -1,7 +1,7 @@
-//! Where the targets of a job come from.
+//! Service discoveries of a job.
 //!
-//! Each discovery has a reader, with the checks and defaults of upstream, so that a config is
-//! refused where upstream refuses it.
+//! Each discovery has a reader with the checks and defaults of upstream, so that Firn rejects the
+//! same configs as upstream.
 
 mod aws;
 mod clouds;
@@ -30,13 +30,13 @@ const FILE_REFRESH: Duration = Duration::from_secs(5 * 60);
 /// Prometheus's default for `http_sd_configs.refresh_interval`.
 const HTTP_REFRESH: Duration = Duration::from_secs(60);
 
-/// The endings of names of target files.
+/// Allowed extensions of target files.
 const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
 
-/// Reads a section of one kind of discovery, of a config in a folder.
+/// Reads a section of one kind of discovery. The path is the folder of the config.
 type Reader = fn(&Node, &Path) -> Result<DiscoverySettings, YamlError>;
 
-/// The discoveries, by their keys.
+/// Readers of the discoveries by their keys.
 const READERS: &[(&str, Reader)] = &[
     ("aws_sd_configs", aws::aws),
     ("azure_sd_configs", clouds::azure),
@@ -76,7 +76,7 @@ const READERS: &[(&str, Reader)] = &[
     ("vultr_sd_configs", clouds::vultr),
 ];
 
-/// The discoveries of a job.
+/// Reads the discoveries of a job. `dir` is the folder of the config.
 pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
     let mut discoveries = Vec::new();
     let list = |key: &str| job.get(key).map_or(&[][..], Node::items);
@@ -93,7 +93,7 @@ pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, Yam
     Ok(discoveries)
 }
 
-/// Reads the groups of a target file that is YAML.
+/// Parses the target groups of a YAML target file.
 pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
     let Some(root) = yaml::parse(text).map_err(|e| e.to_string())? else {
         return Ok(Vec::new());
@@ -141,7 +141,8 @@ fn files(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     })
 }
 
-/// A path that ends as target files do, with one star at most and that in the name.
+/// Returns whether a path has the extension of a target file and at most one `*`, which must be in
+/// the file name.
 fn is_file_pattern(pattern: &str) -> bool {
     let Some((stem, ending)) = pattern.rsplit_once('.') else {
         return false;

@@ -1,4 +1,4 @@
-//! Configs and what becomes of them.
+//! Tests of parsing whole configs.
 
 use super::*;
 use firn_discovery::{DiscoverySettings, Group};
@@ -7,12 +7,12 @@ use firn_ingest::relabel::Action;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 
-/// The config in `text`, as if it lay in `/etc`.
+/// Parses the config in `text` as a file in `/etc`.
 fn parse(text: &str) -> Result<Config, YamlError> {
     super::parse(text, Path::new("/etc"), JobFeatures::default()).map(|parsed| parsed.config)
 }
 
-/// The only job of a config whose job has these lines.
+/// Parses a config with one job that contains these lines, and returns the job.
 fn job(lines: &str) -> Result<Arc<JobSettings>, YamlError> {
     let text = format!(
         "scrape_configs:\n- job_name: j\n  {}\n",
@@ -21,7 +21,7 @@ fn job(lines: &str) -> Result<Arc<JobSettings>, YamlError> {
     parse(&text).map(|config| config.jobs[0].clone())
 }
 
-/// A config that uses what real ones use: every top-level section, several discoveries, anchors.
+/// A config with the features of real ones: every top-level section, several discoveries, anchors.
 const REAL: &str = r#"
 # Kubernetes, two static jobs, remote write with credentials.
 global:
@@ -128,14 +128,15 @@ fn config_printed_has_no_secret_and_reads_back() {
     assert!(config.text.contains("password: <secret>"));
     let again = parse(&config.text).unwrap();
     assert_eq!(again.text, config.text);
-    // It says how Go collects garbage, and how long queues in memory are, as upstream's does.
+    // The printed config adds, as upstream, the settings of Go's garbage collection and the
+    // capacity of queues in memory.
     let of_others = |key: &str| key == "runtime" || key.ends_with(".queue_config.capacity");
     let own = |config: &Config| {
         let keys = config.ignored.iter().filter(|key| !of_others(key));
         keys.cloned().collect::<Vec<String>>()
     };
     assert_eq!(own(&again), own(&config));
-    // Rules of relabelling say their defaults, too.
+    // Relabeling rules are printed with their defaults.
     for (read_back, job) in again.jobs.iter().zip(&config.jobs[..2]) {
         assert_eq!(read_back.name, job.name);
         assert_eq!(read_back.interval, job.interval);
@@ -143,7 +144,7 @@ fn config_printed_has_no_secret_and_reads_back() {
         assert_eq!(read_back.discoveries, job.discoveries);
         assert_eq!(read_back.relabel.len(), job.relabel.len());
     }
-    // The third has a secret, which is read and not shown.
+    // The third job has a secret, which is read but not printed.
     let secret = |job: &JobSettings| job.http.auth.clone();
     let credentials = |text: &str| Auth::Credentials {
         scheme: "Bearer".into(),
@@ -369,7 +370,7 @@ bearer_token_file: token"#,
             password: Some(Secret::File("/etc/pw".into()))
         }
     );
-    // A key without a value is not a key that is not there.
+    // A key without a value differs from a missing key.
     let first = job.relabel[0].settings();
     assert_eq!((first.regex(), first.replacement()), ("", ""));
     assert_eq!(job.relabel[1].settings().action, Action::LabelDrop);

@@ -1,18 +1,18 @@
-//! A YAML tree read as Go's library does in its strict form: every field must be known and of its
-//! type; what is wrong is collected, with its line, and told at once.
+//! Reads a YAML tree with the rules of Go's library in strict mode: every field must be known and
+//! have the expected type. Errors are collected with their lines and reported together.
 
 use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value};
 use std::time::Duration;
 
-/// What was wrong so far.
+/// Reader that collects the errors found so far.
 #[derive(Default)]
 pub(super) struct Strict {
     errors: Vec<String>,
 }
 
 impl Strict {
-    /// What was wrong, in the library's words.
+    /// Returns all errors in the format of Go's library, if there are any.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.errors.is_empty() {
             true => Ok(()),
@@ -23,7 +23,8 @@ impl Strict {
         }
     }
 
-    /// The fields of a struct of this type that are set, in the order of the file.
+    /// Returns the fields of a struct of this type that are set, in the order of the file. Unknown
+    /// fields are errors.
     pub(super) fn fields<'n>(
         &mut self,
         node: Option<&'n Node>,
@@ -50,7 +51,7 @@ impl Strict {
         fields
     }
 
-    /// The texts of a mapping with keys of the user's own.
+    /// Returns the entries of a mapping with arbitrary keys and text values.
     pub(super) fn map(&mut self, node: &Node, type_name: &str) -> Vec<(String, String)> {
         if node.is_null() {
             return Vec::new();
@@ -63,7 +64,7 @@ impl Strict {
         entries.iter().map(text).collect()
     }
 
-    /// The texts of a list; none if there is no list.
+    /// Returns the items of a list, or `None` if the value is null or not a list.
     pub(super) fn texts<'n>(&mut self, node: &'n Node, type_name: &str) -> Option<Vec<&'n Node>> {
         if node.is_null() {
             return None;
@@ -77,7 +78,7 @@ impl Strict {
         }
     }
 
-    /// A text; empty if there is none.
+    /// Returns a text, which is empty for a null value.
     pub(super) fn text(&mut self, node: &Node) -> String {
         match &node.value {
             Value::Scalar { text, .. } if !node.is_null() => text.clone(),
@@ -89,7 +90,7 @@ impl Strict {
         }
     }
 
-    /// A boolean, if there is one.
+    /// Returns a boolean, or `None` if the value is null or invalid.
     pub(super) fn flag(&mut self, node: &Node) -> Option<bool> {
         self.scalar(node, "bool", |scalar| match scalar {
             Scalar::Bool(value) => Some(value),
@@ -97,12 +98,13 @@ impl Strict {
         })
     }
 
-    /// A whole number, if there is one.
+    /// Returns an integer, or `None` if the value is null or invalid.
     pub(super) fn integer(&mut self, node: &Node) -> Option<i64> {
         self.scalar(node, "int", Scalar::integer)
     }
 
-    /// A duration, as Go writes it or in nanoseconds, if there is one. Less than none is none.
+    /// Returns a duration in Go's format or in nanoseconds, or `None` if the value is null or
+    /// invalid. Negative values become zero.
     pub(super) fn duration(&mut self, node: &Node) -> Option<Duration> {
         self.scalar(node, "time.Duration", |scalar| match scalar {
             Scalar::Text => go_duration(node.text()?),
@@ -128,7 +130,7 @@ impl Strict {
         value
     }
 
-    /// Notes that a value is of another type.
+    /// Records an error for a value of another type.
     fn mismatch(&mut self, node: &Node, type_name: &str) {
         let value = match &node.value {
             Value::List(_) => "!!seq".to_owned(),
@@ -156,7 +158,7 @@ impl Strict {
     }
 }
 
-/// `1m30s`, `1.5h`, or `0`.
+/// Parses a duration in Go's format: `1m30s`, `1.5h`, or `0`.
 fn go_duration(text: &str) -> Option<Duration> {
     match text {
         "" => return None,

@@ -1,4 +1,4 @@
-//! `tls_server_config`: what is asked for, and the files that it names.
+//! The section `tls_server_config` and the files that it names.
 
 use super::strict::Strict;
 use super::{WebConfigError, go_error};
@@ -10,14 +10,14 @@ use firn_server::tls::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// PEM: in the file itself, or in another one.
+/// PEM data: inline in the web config, or in a file.
 #[derive(Clone, PartialEq, Eq)]
 enum Pem {
     Inline(String),
     File(PathBuf),
 }
 
-/// The section, not yet checked.
+/// The section as parsed, not yet validated. Pairs contain the file and the inline form.
 pub(super) struct Raw {
     cert: [Option<Pem>; 2],
     key: [Option<Pem>; 2],
@@ -26,7 +26,7 @@ pub(super) struct Raw {
     settings: TlsSettings,
 }
 
-/// TLS as the file asks for it. Not shown: it may have a key.
+/// Validated TLS settings of the web config. Not `Debug`, because it may contain a private key.
 #[derive(Clone, PartialEq)]
 pub struct TlsSection {
     cert: Pem,
@@ -36,7 +36,7 @@ pub struct TlsSection {
     settings: TlsSettings,
 }
 
-/// What a configuration of handshakes is made of. Not shown: it has a key.
+/// TLS settings with the contents of their files. Not `Debug`, because it contains a private key.
 #[derive(Clone, PartialEq)]
 pub struct TlsInput {
     settings: TlsSettings,
@@ -59,7 +59,8 @@ const FIELDS: [&str; 13] = [
     "client_allowed_sans",
 ];
 
-/// Reads the section; a name that is unknown is an error at once, as in the toolkit.
+/// Reads the section. An unknown name of a version, cipher or curve is an error at once, as in
+/// Prometheus's exporter toolkit.
 pub(super) fn read(
     node: &Node,
     dir: &Path,
@@ -104,7 +105,7 @@ fn read_setting(
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     match key {
-        // A key without a value is as good as none.
+        // A key without a value is treated as missing.
         "min_version" | "max_version" if node.is_null() => {}
         "min_version" => {
             settings.min_version = version(&strict.text(node))?;
@@ -147,7 +148,7 @@ fn read_setting(
     Ok(())
 }
 
-/// The items of a list that name something.
+/// Returns the items of a list of names, without null items.
 fn named<'n>(strict: &mut Strict, node: &'n Node, type_name: &str) -> Vec<&'n Node> {
     let mut items = strict.texts(node, type_name).unwrap_or_default();
     items.retain(|item| !item.is_null());
@@ -167,9 +168,9 @@ fn version(name: &str) -> Result<TlsVersion, String> {
 }
 
 impl Raw {
-    /// The section as it is served with; none if nothing in it asks for TLS.
+    /// Returns the validated section, or `None` if it does not enable TLS.
     pub(super) fn enabled(self, http2: bool) -> Option<Result<TlsSection, String>> {
-        // Files go before what stands in the section.
+        // Files take precedence over inline values.
         let first = |[file, inline]: [Option<Pem>; 2]| file.or(inline);
         let (cert, key) = (first(self.cert), first(self.key));
         let client_ca = first(self.client_ca);
@@ -195,7 +196,7 @@ impl Raw {
 }
 
 impl TlsSection {
-    /// The files that it names.
+    /// Returns the files that the section names.
     pub fn files(&self) -> Vec<PathBuf> {
         let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         let files = all.into_iter().flatten().filter_map(|pem| match pem {
@@ -205,7 +206,7 @@ impl TlsSection {
         files.collect()
     }
 
-    /// Reads the files.
+    /// Reads the files of the section.
     pub fn load(&self) -> Result<TlsInput, WebConfigError> {
         let cert = load(&self.cert, "failed to read cert_file")?;
         let key = load(&self.key, "failed to read key_file")?;
@@ -230,19 +231,19 @@ impl TlsSection {
 }
 
 impl TlsInput {
-    /// Whether no client comes without a certificate that was verified.
+    /// Returns whether every client must have a verified certificate.
     pub fn asks_clients(&self) -> bool {
         self.settings.client_auth == ClientAuth::RequireAndVerifyClientCert
     }
 
-    /// The configuration of handshakes.
+    /// Builds the TLS configuration of the server.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, WebConfigError> {
         let config = tls::server_config(&self.settings, &self.files);
         config.map_err(|e| WebConfigError::from(e.to_string()))
     }
 }
 
-/// The bytes of a PEM; `failed` says what could not be read.
+/// Returns the bytes of a PEM. `failed` is the prefix of the error if its file cannot be read.
 fn load(pem: &Pem, failed: &str) -> Result<Vec<u8>, WebConfigError> {
     let path = match pem {
         Pem::Inline(text) => return Ok(text.clone().into_bytes()),

@@ -1,11 +1,11 @@
-//! What each of Prometheus 3.14's service discoveries accept in a config. A table.
+//! Table of the keys that each service discovery of Prometheus 3.14 accepts in a config.
 
 use super::super::keys::{TEXTS, TLS};
 use super::super::schema::{Key, Shape};
 use super::key;
 use Shape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
 
-/// What the discoveries of AWS have in common.
+/// Keys that all discoveries of AWS accept.
 pub(super) const AWS_CLIENT: &[Key] = &[
     key("region", Text),
     key("endpoint", Text),

@@ -1,17 +1,17 @@
-//! The fields of HTTP clients, which several sections have inline. A table.
+//! Table of the fields of HTTP clients, which several sections contain inline.
 
 use super::fields::Kind::{
     Flag, ListMap, Loaded, MapOf, Path, Paths, Pointer, Text, TextMap, Texts,
 };
 use super::fields::{Field, always, field, with};
 
-/// What every HTTP client has, inline.
+/// Fields of every HTTP client, inline in its section.
 pub const CLIENT: &[Field] = &client("true");
 
-/// The client of `remote_write`.
+/// Fields of the HTTP client of `remote_write`, which does not use HTTP/2 by default.
 pub const WRITE_CLIENT: &[Field] = &client("false");
 
-/// A client that speaks HTTP/2 as `enable_http2` says where it is not set.
+/// Returns the fields of a client with the given default of `enable_http2`.
 const fn client(enable_http2: &'static str) -> [Field; 11] {
     [
         BASIC_AUTH,
@@ -92,7 +92,7 @@ const HEADERS: Field = field(
     ]]),
 );
 
-/// TLS of a client.
+/// Fields of the TLS settings of a client.
 pub const TLS: &[Field] = &[
     field("ca", Text),
     field("cert", Text),

@@ -1,4 +1,4 @@
-//! The fields of discoveries. A table.
+//! Table of the fields of discoveries.
 
 use super::clients::CLIENT;
 use super::fields::Kind::{
@@ -6,10 +6,10 @@ use super::fields::Kind::{
 };
 use super::fields::{Field, always, field, with};
 
-/// The key of targets that are written down.
+/// Key of static targets.
 pub const STATIC: &str = "static_configs";
 
-/// What a discovery's list holds.
+/// Returns the kind of the value of a discovery's key.
 pub fn kind_of(key: &str) -> Kind {
     match key {
         STATIC => List(&[TARGETS]),

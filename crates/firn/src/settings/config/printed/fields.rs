@@ -1,38 +1,39 @@
-//! The fields of Prometheus's config in the order and with the defaults that it prints. A table.
+//! Table of the fields of Prometheus's config, in the order and with the defaults in which
+//! Prometheus prints them.
 
 use super::clients::{CLIENT, TLS, WRITE_CLIENT};
 
-/// A field.
+/// A field of a section: its key, its type, and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its key.
+    /// Key of the field.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of the value.
     pub kind: Kind,
-    /// When it is printed.
+    /// Condition under which the field is printed.
     pub presence: Presence,
-    /// Its value where it is not set.
+    /// Default of the field, or empty.
     pub default: &'static str,
 }
 
-/// When a field is printed.
+/// Condition under which a field is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// If it is set, and not to zero.
+    /// If the field is set to a nonzero value.
     IfSet,
-    /// If it or its default is not zero.
+    /// If the field or its default is not zero.
     UnlessZero,
-    /// In any case.
+    /// Always.
     Always,
 }
 
-/// What a field holds.
+/// Type of a field's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Text,
-    /// Text in lower case.
+    /// Text printed in lower case.
     Lower,
-    /// A path, from the folder of the config.
+    /// Path relative to the folder of the config.
     Path,
     Duration,
     Size,
@@ -41,25 +42,25 @@ pub enum Kind {
     Number,
     Texts,
     Paths,
-    /// Texts by keys of the user's own.
+    /// Mapping from arbitrary keys to texts.
     TextMap,
-    /// Lists of texts by such keys.
+    /// Mapping from arbitrary keys to lists of texts.
     ListMap,
-    /// Sections by such keys.
+    /// Mapping from arbitrary keys to sections.
     MapOf(Groups),
-    /// A section that has its defaults where it is not set.
+    /// Section that is printed with its defaults if it is not set.
     Section(Groups),
-    /// A section that is there if it is set.
+    /// Section that is omitted if it is not set.
     Pointer(Groups),
-    /// A list of sections.
+    /// List of sections.
     List(Groups),
     /// All discoveries of a section.
     Discoveries,
-    /// As it was set.
+    /// Value printed as it was read.
     Loaded,
 }
 
-/// Fields, in groups that several sections share.
+/// Fields in groups, which several sections share.
 pub type Groups = &'static [&'static [Field]];
 
 use Kind::{
@@ -67,7 +68,7 @@ use Kind::{
     Text, TextMap, Texts, Whole,
 };
 
-/// A field that is printed if it is set, and not to zero.
+/// Returns a field that is printed if it is set to a nonzero value.
 pub(super) const fn field(name: &'static str, kind: Kind) -> Field {
     Field {
         name,
@@ -77,7 +78,7 @@ pub(super) const fn field(name: &'static str, kind: Kind) -> Field {
     }
 }
 
-/// A field that is printed unless it is zero.
+/// Returns a field that is printed unless its value or default is zero.
 pub(super) const fn with(name: &'static str, kind: Kind, default: &'static str) -> Field {
     Field {
         presence: Presence::UnlessZero,
@@ -86,7 +87,7 @@ pub(super) const fn with(name: &'static str, kind: Kind, default: &'static str) 
     }
 }
 
-/// A field that is printed in any case.
+/// Returns a field that is always printed.
 pub(super) const fn always(name: &'static str, kind: Kind, default: &'static str) -> Field {
     Field {
         presence: Presence::Always,
@@ -97,7 +98,7 @@ pub(super) const fn always(name: &'static str, kind: Kind, default: &'static str
 
 const DISCOVERIES: Field = field("", Discoveries);
 
-/// The whole config but for our own section.
+/// Fields of the whole config, except the section `firn`.
 pub const CONFIG: &[Field] = &[
     field("global", Section(&[GLOBAL])),
     field("runtime", Section(&[&[with("gogc", Whole, "75")]])),
@@ -210,9 +211,9 @@ const STORAGE: &[Field] = &[
 ];
 
 const TSDB: &[Field] = &[
-    // So upstream prints a field without a name of its own.
+    // Upstream prints this internal field, which has no YAML key, under its Go name.
     always("outofordertimewindow", Whole, "0"),
-    // Ours has another default, so zero says something.
+    // Printed even if zero, because Firn's default is not zero.
     always("out_of_order_time_window", Duration, ""),
     field("stale_series_compaction_threshold", Number),
     field("chunk_encoding", Pointer(&[&[field("floats", Text)]])),

@@ -1,5 +1,5 @@
-//! What a config says of itself before it is printed: jobs say what they inherit, and what was
-//! written in an old form is written in the new one.
+//! Completes a config before it is printed: jobs get their inherited settings, and deprecated keys
+//! are replaced by current ones.
 
 use super::{entry, map, node, plain, text};
 use firn_model::units::{format_duration, parse_duration};
@@ -8,20 +8,20 @@ use firn_model::yaml::{Entry, Node, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// What holds beside the file.
+/// Values from outside the config file that the printed config contains.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// The folder of the config.
+    /// Folder of the config.
     pub dir: &'a Path,
-    /// How long samples are kept by the flags.
+    /// Retention time from flags.
     pub retention_time: Option<Duration>,
-    /// How many bytes are kept by the flags.
+    /// Retention size from flags, in bytes.
     pub retention_size: Option<u64>,
-    /// How late samples may be where the config does not say.
+    /// Default of the out-of-order window.
     pub late_window: Duration,
-    /// Whether protocol buffers are asked for first.
+    /// Whether the default scrape protocols begin with protobuf.
     pub asks_protobuf: bool,
-    /// The default of `extra_scrape_metrics`.
+    /// Default of `extra_scrape_metrics`.
     pub extra_metrics: bool,
 }
 
@@ -34,7 +34,7 @@ const TEXT_PROTOCOLS: [&str; 4] = [
 
 const PROTOBUF: &str = "PrometheusProto";
 
-/// What jobs take over from `global` where they have none, or zero.
+/// Keys that jobs inherit from `global` if they are unset or zero.
 const INHERITED: [&str; 10] = [
     "scrape_interval",
     "scrape_failure_log_file",
@@ -48,7 +48,7 @@ const INHERITED: [&str; 10] = [
     "scrape_protocols",
 ];
 
-/// What they take over where they say nothing.
+/// Boolean keys that jobs inherit from `global` if they are unset.
 const FLAGS: [&str; 4] = [
     "scrape_native_histograms",
     "convert_classic_histograms_to_nhcb",
@@ -59,7 +59,7 @@ const FLAGS: [&str; 4] = [
 const TIMEOUT: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Completes the config `root`.
+/// Completes the config `root` in place.
 pub fn complete(root: &mut Node, around: &Around<'_>) {
     if !matches!(root.value, Value::Map(_)) {
         *root = map(Vec::new());
@@ -170,7 +170,7 @@ fn complete_storage(root: &mut Node, around: &Around<'_>) {
     offer(tsdb, "retention", map(retention));
 }
 
-/// Writes tokens of clients in their newer form, anywhere below.
+/// Replaces bearer tokens of clients by the `authorization` section, in the whole tree.
 fn renew(node: &mut Node) {
     match &mut node.value {
         Value::List(items) => items.iter_mut().for_each(renew),
@@ -231,14 +231,14 @@ fn set(node: &mut Node, key: &str, value: Node) {
     }
 }
 
-/// Sets a key that is not there.
+/// Sets a key if it is missing or null.
 fn offer(node: &mut Node, key: &str, value: Node) {
     if node.get(key).is_none_or(Node::is_null) {
         set(node, key, value);
     }
 }
 
-/// Sets a key that is not there, or zero.
+/// Sets a key if it is missing, null or zero.
 fn fill(node: &mut Node, key: &str, value: Node) {
     let is_zero = |known: &Node| match &known.value {
         Value::Scalar { text, .. } => {

@@ -1,4 +1,4 @@
-//! Configs of `tests/configs/printed` beside what Prometheus 3.14 said of them at
+//! Compares configs of `tests/configs/printed` with the output of Prometheus 3.14 at
 //! `/api/v1/status/config`.
 
 use super::*;
@@ -25,15 +25,15 @@ fn config_is_printed_as_prometheus_prints_it() {
         }
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         let want = read(&path.with_extension("prometheus.yml"));
-        // The one default that differs: late samples are taken for half an hour.
+        // The only different default: late samples are accepted for half an hour.
         let want = want.replace(
             "    outofordertimewindow: 0\n",
             "    outofordertimewindow: 1800000\n    out_of_order_time_window: 30m\n",
         );
         let printed = config(&read(&path)).text;
         assert_eq!(printed, want, "{name}");
-        // What is printed is a config that says the same, where Prometheus does not leave out a
-        // `false` whose default is `true`.
+        // The printed config must be parsed into the same config again. Prometheus omits `false` if
+        // the default is `true`; those files are excluded.
         if !["remote.yml", "storage.yml", "nothing.yml"].contains(&name.as_str()) {
             assert_eq!(config(&printed).text, printed, "{name}");
         }
