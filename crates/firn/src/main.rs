@@ -1,7 +1,8 @@
-//! The `firn` binary: settings, wiring and subcommands. No logic.
+//! The `firn` binary: settings, wiring of the other crates, and subcommands, without logic of its
+//! own.
 //!
-//! Invariant: this crate alone reads flags, files and the environment and installs signal handlers;
-//! what it reads it hands to the others as values.
+//! Invariant: only this crate reads flags, files and the environment and installs signal handlers.
+//! It passes them to the other crates as values.
 
 mod commands;
 mod console;
@@ -14,14 +15,14 @@ mod version;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// jemalloc: the least memory for a heap of many small objects that live and die together, and
-/// heap profiles. Its options stand in `.cargo/config.toml`.
+/// jemalloc uses the least memory for a heap of many small objects with equal lifetimes, and
+/// supports heap profiles. Its options are in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Each TLS client takes this provider; with two of them in the program rustls would refuse to
-    // choose.
+    // Each TLS client uses this provider. With two of them in the program, rustls would reject an
+    // implicit choice.
     let installed = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(installed.is_ok(), "a provider was installed before");
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

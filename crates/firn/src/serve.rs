@@ -1,12 +1,12 @@
-//! `firn serve`: from a command line to a running server and back to a clean stop.
+//! The command `firn serve`: from the command line to a running server and to a clean stop.
 //!
 //! ```text
-//! flags, config -> logs, warnings -> sockets -> store opens while the sockets answer 503
+//! flags, config -> logs, warnings -> sockets -> store opens while requests are answered with 503
 //!   -> ready: scrapes its targets, or itself; ticks once a second
-//!   -> SIGHUP: reads the config again     -> SIGTERM, SIGINT: drains, closes the store, ends
+//!   -> SIGHUP: reloads the config    -> SIGTERM, SIGINT: drains, closes the store, exits
 //! ```
 //!
-//! Invariant: whatever keeps the server from starting is one line on standard error and exit code
+//! Invariant: any error that prevents the start is one line on standard error, and the exit code is
 //! 1.
 
 mod address;
@@ -80,10 +80,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{Level, info, warn};
 
-/// How often the store is asked to start background work that is due.
+/// Interval at which the store may start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Runs `firn serve` with the arguments behind it.
+/// Runs `firn serve` with the arguments after the command, and returns its exit code.
 pub fn run(args: &[OsString]) -> ExitCode {
     let line = match flags::parse(args.iter().cloned()) {
         Ok(Request::Run(line)) => line,
@@ -141,7 +141,7 @@ fn say_start(settings: &Settings, limit_bytes: usize, retention: &Retention) {
     retention.warn();
 }
 
-/// What begins spans, and what exports them.
+/// Creates the tracer, which starts spans, and their exporter.
 fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<Spans>) {
     let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
     let spans = Spans::new(tracer.clone());
@@ -164,7 +164,7 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
     node.run(dir).await
 }
 
-/// What ends with the process, in the order in which it does.
+/// Parts that end with the process, in the order of their stop.
 struct Stopping {
     scraping: Arc<Scraping>,
     rules: Arc<Rules>,
@@ -177,7 +177,7 @@ struct Stopping {
 }
 
 impl Stopping {
-    /// Ends it all, or at once with a further signal.
+    /// Stops all parts. A second signal ends the process immediately.
     async fn stop_unless(self, mut signals: Signals) -> Result<(), ServeError> {
         let pipeline = self.pipeline.clone();
         tokio::select! {
@@ -190,7 +190,7 @@ impl Stopping {
         }
     }
 
-    /// Ends it all; the store last, once nothing brings samples any more.
+    /// Stops all parts. The store is closed last, when no part writes samples any more.
     async fn stop(self) -> Result<(), ServeError> {
         let Self {
             scraping,
@@ -218,7 +218,7 @@ impl Stopping {
     }
 }
 
-/// What follows the configuration beside the store and the scraping.
+/// Parts that follow the configuration, in addition to the store and scraping.
 struct Following<'a> {
     rules: &'a Rules,
     notifier: &'a Notifier,
@@ -226,8 +226,8 @@ struct Following<'a> {
     reading: &'a Reading,
 }
 
-/// Follows on a task of its own what may wait for the log or for a folder, one configuration behind
-/// the other. Ends when what it returns is dropped.
+/// Applies configurations in order, in a separate task, to the parts that may wait for the WAL or
+/// for a folder. The task ends when the returned set is dropped.
 fn follow_apart(
     mut configs: watch::Receiver<Arc<Config>>,
     aggregating: Arc<Aggregating>,
@@ -240,53 +240,55 @@ fn follow_apart(
             let (aggregating, sending) = (aggregating.clone(), sending.clone());
             let work = move || {
                 aggregating.follow(&config);
-                // Why it is not so yet is logged, and it is tried again.
+                // `follow` logs its own errors and retries.
                 let _ = sending.follow(&config);
             };
-            // A thread that panicked has said so.
+            // The panic of the thread was logged by its hook.
             let _ = spawn_blocking(work).await;
         }
     });
     tasks
 }
 
-/// A server whose sockets are open.
+/// A server with open sockets, before and while it runs.
 struct Node {
     env: Env,
     memory: Budget,
     pressure: Arc<Pressure>,
-    /// Memory of the program itself, before it holds any data.
+    /// Memory of the program itself in bytes, before it holds data.
     own_bytes: usize,
     options: StoreOptions,
-    /// How long, and how much, is kept by the configuration in force.
+    /// Provider of the retention in the active configuration.
     retention: Provider<Retention>,
     keeps_exemplars: bool,
     queries_max: usize,
     rule_flags: RuleFlags,
     notifier_flags: NotifierFlags,
-    /// `--web.external-url`
+    /// `--web.external-url`: URL under which users reach the server, or empty.
     external_url: String,
-    /// Where users open the page.
+    /// URL of the web page.
     url: String,
-    /// How far back an instant selector looks, and how long a silent source counts.
+    /// Lookback of instant selectors, and time after which a source without samples ends in
+    /// aggregation.
     lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
-    /// How often it is looked whether the configuration changed, if that is wanted.
+    /// Interval of checks for a changed configuration, if they are enabled.
     reload_every: Option<Duration>,
     app: App,
     servers: Servers,
     signals: Signals,
-    /// What exports spans.
+    /// Exporter of spans.
     spans: Arc<Spans>,
-    /// The store, once it is open.
+    /// The store, set once it is open.
     opened: Arc<OnceLock<Arc<Store>>>,
-    /// Receives the wish of an HTTP request to end.
+    /// Receives requests to `/-/quit`.
     quitting: mpsc::Receiver<()>,
 }
 
 impl Node {
-    /// Takes the data folder, then opens the sockets: who connects meets the owner of the folder.
+    /// Locks the data folder, then opens the sockets, so that clients only reach the process that
+    /// owns the folder.
     async fn start(
         (line, config): (&CommandLine, Config),
         signals: Signals,
@@ -306,7 +308,7 @@ impl Node {
         let retention = retention_of(line, &running);
         let locks = Arc::new(open_locks(settings, &running, &env)?);
         let opened = Arc::new(OnceLock::new());
-        // One wish to end is enough; a second finds the place taken.
+        // One pending request to quit is enough. A second one does not fit into the channel.
         let (quit, quitting) = mpsc::channel(1);
         let (tracer, spans) = begin_spans(&env, &running.config());
         let parts = parts::build(Sources {
@@ -362,9 +364,9 @@ impl Node {
             opened = open_store(dir, self.env.clone(), self.options.clone()) => opened?,
             () = self.signals.stop() => return Ok(()),
         };
-        // What changes from here on is followed.
+        // Changes of the configuration from here on are applied.
         let configs = self.running.subscribe();
-        // A store is opened once in the life of a process.
+        // A process opens its store once.
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
         let sending = self.begin_sending(&pipeline).await?;
@@ -428,7 +430,7 @@ impl Node {
         stopping.stop_unless(signals).await
     }
 
-    /// The way of samples into `store`, or nowhere but to receivers.
+    /// Creates the pipeline of samples into `store`, or only to the receivers of an agent.
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
         let features = self.running.features();
         let into: Arc<dyn Append> = match features.is_agent {
@@ -452,7 +454,8 @@ impl Node {
         self.spans.tracer().clone()
     }
 
-    /// Nothing is stored before it is kept for the receivers of `remote_write`.
+    /// Starts remote write. No sample is stored before this, so that every sample is queued for the
+    /// receivers.
     async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
         let own = (self.env.clone(), self.tracer());
         let (dir, limits) = (&self.options.dir, pipeline.limits().wire);
@@ -466,14 +469,14 @@ impl Node {
         let (begun, config) = (sending.clone(), self.running.config());
         let followed = spawn_blocking(move || begun.follow(&config)).await?;
         match followed {
-            // An agent has nowhere else to keep what comes.
+            // An agent stores samples nowhere else.
             Err(e) if is_agent => Err(ServeError::Sending(e)),
-            // A server stores it, says what is wrong, and tries again.
+            // A server stores samples, logs the error, and retries.
             _ => Ok(sending),
         }
     }
 
-    /// What is asked beside the store, where the configuration says so.
+    /// Creates the reader of the local store and of the remote servers in the config.
     fn begin_reading(&self, store: &Arc<Store>) -> Reading {
         let of_blocks = store.clone();
         let since = Box::new(move || of_blocks.first_block_ms());
@@ -482,7 +485,7 @@ impl Node {
         reading
     }
 
-    /// Nothing is stored before aggregation has its state.
+    /// Starts aggregation. No sample is stored before its state is restored.
     async fn begin_aggregation(
         &self,
         store: &Arc<Store>,
@@ -498,7 +501,7 @@ impl Node {
         let (begun, config) = (aggregating.clone(), self.running.config());
         let (env, dir) = (self.env.clone(), self.options.dir.clone());
         spawn_blocking(move || {
-            // What a metric is decides how it is aggregated.
+            // The type of a metric determines its aggregation.
             metadata::open(&of_metadata, &env, &dir);
             begun.follow(&config);
         })
@@ -506,7 +509,7 @@ impl Node {
         Ok(aggregating)
     }
 
-    /// The folder is this process's by now: the store has its lock.
+    /// Opens the list of running queries. The store has locked the data folder before.
     async fn open_active_queries(&self) -> Result<ActiveQueries, ServeError> {
         let (env, dir) = (self.env.clone(), self.options.dir.clone());
         let slots = self.queries_max;
@@ -514,7 +517,7 @@ impl Node {
         Ok(opened.await?)
     }
 
-    /// What sends alerts where the configuration says.
+    /// Creates the notifier with the Alertmanagers of the config.
     fn notifier(&self, places: Places, lent: Lent) -> Notifier {
         let notifier = Notifier::new(NotifierSettings {
             flags: self.notifier_flags,
@@ -531,7 +534,8 @@ impl Node {
         rules::external_url(&self.external_url, self.servers.first_port())
     }
 
-    /// The rules, of which none runs yet: they ask the server, which must be ready first.
+    /// Opens the state of rules. No rule runs yet, because rules query the server, which must be
+    /// ready first.
     async fn open_rules(&self, pipeline: &Arc<Pipeline>, notifier: &Arc<Notifier>) -> Rules {
         let notifier = notifier.clone();
         let around = Surroundings {
@@ -544,7 +548,7 @@ impl Node {
         Rules::open(around, self.rule_flags, &self.options.dir).await
     }
 
-    /// Keeps the clockwork going until a signal or a request ends the process.
+    /// Runs periodic work until a signal or a request ends the process.
     async fn serve(
         &mut self,
         mut configs: watch::Receiver<Arc<Config>>,
@@ -562,7 +566,7 @@ impl Node {
                     pipeline.tick();
                     following.rules.tick();
                     let pressure = self.pressure.clone();
-                    // A look that gives much memory back takes tenths of a second.
+                    // A check that returns much memory to the system takes tenths of a second.
                     let aggregating = Arc::clone(following.aggregating);
                     let of_metadata = pipeline.clone();
                     spawn_blocking(move || {
@@ -584,7 +588,7 @@ impl Node {
                     Wish::Stop => return Ok(()),
                     Wish::Reload => {
                         let running = self.running.clone();
-                        // What is wrong with the file is logged where it is found.
+                        // `reload` logs its own errors.
                         let _ = spawn_blocking(move || running.reload()).await?;
                     }
                 }
@@ -592,7 +596,7 @@ impl Node {
         }
     }
 
-    /// Does as a new configuration says.
+    /// Applies a new configuration to all parts.
     fn follow(
         &self,
         config: &Arc<Config>,
@@ -611,13 +615,13 @@ impl Node {
         self.spans.follow(config);
     }
 
-    /// Reads the configuration again if it changed, on a thread that may wait.
+    /// Reloads the configuration if it changed, on a thread for blocking work.
     fn look_for_changes(&self) {
         let running = self.running.clone();
         spawn_blocking(move || running.reload_if_changed());
     }
 
-    /// Hands the store the retention of a new configuration, if that is another than `known`.
+    /// Applies the retention of a new configuration to the store, if it differs from `known`.
     fn keep_by_config(&self, known: &mut Retention, store: &Store) {
         let retention = (self.retention)();
         if std::mem::replace(known, retention) == retention {
@@ -635,7 +639,7 @@ impl Node {
     }
 }
 
-/// The configuration in force, which `config` is at first.
+/// Creates the holder of the active configuration, which is initially `config`.
 fn start_running(
     settings: &Settings,
     config: Config,
@@ -659,13 +663,14 @@ fn open_locks(
     Locks::open(file, Box::new(move || now.config()), env.clock.clone())
 }
 
-/// How long, and how much, is kept by the configuration in force.
+/// Returns a provider of the retention in the active configuration.
 fn retention_of(line: &CommandLine, running: &Arc<Running>) -> Provider<Retention> {
     let (line, running) = (line.clone(), running.clone());
     Arc::new(move || Retention::of(&line, running.config().retention))
 }
 
-/// Raises the limit of open files, and says so; warns where it bounds what was asked for.
+/// Raises the limit of open files and logs it. Warns if it is lower than the configured number of
+/// connections requires.
 fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
     let (all, before) = Descriptors::raise().map_err(ServeError::Descriptors)?;
     info!(

@@ -1,8 +1,7 @@
-//! What users set: the command line of `firn serve` ([`flags`]), the config file ([`config`]), and
+//! User settings: the command line of `firn serve` ([`flags`]), the config file ([`config`]), and
 //! the page that documents both.
 //!
-//! [`Settings`] is filled by the table in [`flags`] and by nothing else, so that a default stands
-//! in one place.
+//! Only the table in [`flags`] fills [`Settings`], so that each default has a single definition.
 
 pub mod config;
 pub mod documentation;
@@ -15,113 +14,114 @@ use firn_wire::remote_write::Version;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `key=value` pairs.
     #[default]
     Logfmt,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The feature by which `--config.auto-reload` was switched on before it was a flag.
+/// Feature name that enabled `--config.auto-reload` before that flag existed.
 pub const AUTO_RELOAD: &str = "auto-reload-config";
 
-/// The settings of a server.
+/// Settings of a server from its command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The config; none means the built-in one.
+    /// Path of the config file. `None` selects the built-in config.
     pub config_file: Option<PathBuf>,
-    /// Whether the config is read again when it changes.
+    /// Whether the config is reloaded when its files change.
     pub reloads_by_itself: bool,
-    /// How often that is looked at.
+    /// Interval of checks for changed files.
     pub reload_interval: Duration,
-    /// The data folder, that of the agent if it is one.
+    /// Path of the data folder. In agent mode it is the agent's folder.
     pub data_dir: PathBuf,
-    /// Whether what comes in is sent on and not stored.
+    /// Whether samples are only forwarded and not stored.
     pub is_agent: bool,
-    /// The data folder of an agent.
+    /// Path of the data folder in agent mode.
     pub agent_dir: PathBuf,
-    /// `host:port`, one or more.
+    /// Listening addresses `host:port`, at least one.
     pub listen: Vec<String>,
-    /// TLS and authentication of the listener.
+    /// Path of the web config, with TLS and authentication of the listener.
     pub web_config_file: Option<PathBuf>,
-    /// Longest time to read a request, and longest idle time of a connection.
+    /// Maximum time to read a request, and maximum idle time of a connection.
     pub read_timeout: Duration,
-    /// Most connections open at one time.
+    /// Maximum number of open connections.
     pub connections_max: usize,
-    /// Where users reach this server; empty if unknown.
+    /// URL under which users reach this server, or empty if unknown.
     pub external_url: String,
-    /// Path before every route; empty means the path of the external URL.
+    /// Path prefix of all routes. Empty means the path of the external URL.
     pub route_prefix: String,
-    /// Whether HTTP may reload and stop the process.
+    /// Whether HTTP requests may reload and stop the process.
     pub enable_lifecycle: bool,
-    /// Whether HTTP may make snapshots.
+    /// Whether HTTP requests may create snapshots.
     pub enable_admin_api: bool,
-    /// Origins that browsers may call from, as an anchored regex; empty means none.
+    /// Origins from which browsers may send requests, as an anchored regex. Empty means none.
     pub cors_origin: String,
-    /// The folder of files that are served as they are.
+    /// Folder of static files to serve, if any.
     pub user_assets: Option<PathBuf>,
-    /// The folder of templates that make pages.
+    /// Folder of console templates.
     pub console_templates: PathBuf,
-    /// The folder of what these share.
+    /// Folder of libraries that console templates share.
     pub console_libraries: PathBuf,
-    /// What the page is called.
+    /// Title of the web page.
     pub page_title: String,
-    /// Messages of remote write that are taken.
+    /// Accepted remote-write versions.
     pub write_versions: Vec<Version>,
-    /// How long samples are kept, if the command line says so.
+    /// Retention time from the command line, if it is set.
     pub retention_time: Option<Duration>,
-    /// Bytes that the data may take, if the command line says so.
+    /// Maximum size of the data in bytes from the command line, if it is set.
     pub retention_size: Option<u64>,
-    /// How far back an instant selector looks.
+    /// Lookback of instant selectors.
     pub lookback: Duration,
-    /// Longest time of a query.
+    /// Maximum duration of a query.
     pub query_timeout: Duration,
-    /// Queries that run at one time.
+    /// Maximum number of concurrent queries.
     pub query_concurrency: usize,
-    /// Samples that one query may hold at one time.
+    /// Maximum number of samples in memory per query.
     pub query_samples_max: u64,
-    /// Clients that may follow notifications.
+    /// Maximum number of clients that follow notifications.
     pub notice_listeners_max: usize,
-    /// Samples of a remote read in one message; 0 is any number.
+    /// Maximum number of samples per remote-read response; 0 is no limit.
     pub remote_read_samples_max: u64,
-    /// Remote reads at one time.
+    /// Maximum number of concurrent remote reads.
     pub remote_reads_max: usize,
-    /// Bytes of a frame of a remote read in chunks.
+    /// Maximum bytes per frame of a chunked remote read.
     pub remote_read_frame_bytes: usize,
-    /// Findings of a search at most; 0 is any number.
+    /// Maximum number of search results; 0 is no limit.
     pub search_limit_max: usize,
-    /// Longest outage after which alerts go on.
+    /// Maximum duration of an outage after which the state of alerts is restored.
     pub alert_outage_tolerance: Duration,
-    /// Shortest time from a start to a restored alert.
+    /// Minimum time from a start until a restored alert fires.
     pub alert_grace_period: Duration,
-    /// Shortest time before an alert is sent again.
+    /// Minimum time before an alert is sent again.
     pub alert_resend_delay: Duration,
-    /// Rules that are evaluated beside others of their group.
+    /// Maximum number of rules evaluated concurrently within groups.
     pub rule_evaluations_max: usize,
-    /// Alerts that may wait for each Alertmanager.
+    /// Maximum number of alerts that wait for each Alertmanager.
     pub notifications_queued_max: usize,
-    /// Alerts of one request to an Alertmanager.
+    /// Maximum number of alerts per request to an Alertmanager.
     pub notifications_batch_max: usize,
-    /// Whether alerts that wait are sent before the process ends.
+    /// Whether queued alerts are sent before the process ends.
     pub drains_notifications: bool,
-    /// Names of features switched on, split at commas.
+    /// Names of enabled features, split at commas.
     pub features: Vec<String>,
-    /// The least severe level that is logged.
+    /// Lowest level that is logged, or `None` for the default.
     pub log_level: Option<tracing::Level>,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
 }
 
 impl Settings {
-    /// How often it is looked whether the configuration changed, if that is wanted.
+    /// Returns the interval of checks for a changed configuration, if they are enabled.
     pub fn reload_every(&self) -> Option<Duration> {
         self.reloads_by_itself().then_some(self.reload_interval)
     }
 
-    /// Whether files that change are read again, by the flag or by the feature that was before it.
+    /// Returns whether changed files are reloaded, enabled by the flag or by the older feature
+    /// name.
     pub fn reloads_by_itself(&self) -> bool {
         self.reloads_by_itself || self.features.iter().any(|name| name == AUTO_RELOAD)
     }

@@ -1,18 +1,18 @@
-//! What the command lines of several subcommands share: arguments, how their values are read, and
-//! the exit code of a line that is not understood.
+//! Arguments that several subcommands share, the parsing of their values, and the exit code of an
+//! invalid command line.
 
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use firn_promql::Features;
 use std::path::PathBuf;
 
-/// The exit code of a command line that is not understood.
+/// Exit code of an invalid command line.
 pub(super) const NOT_UNDERSTOOD: u8 = 2;
 
-/// The id of [`files`].
+/// Id of the argument of [`files`].
 const FILES: &str = "files";
 
-/// The argument of commands that read files: one at least.
+/// Returns the argument of commands that read at least one file.
 pub(super) fn files(help: &'static str) -> Arg {
     Arg::new(FILES)
         .value_name("FILE")
@@ -22,34 +22,35 @@ pub(super) fn files(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// The values of [`files`].
+/// Returns the values of the argument of [`files`].
 pub(super) fn paths_of(matches: &ArgMatches) -> Vec<PathBuf> {
     let paths = matches.get_many::<PathBuf>(FILES);
     paths.into_iter().flatten().cloned().collect()
 }
 
-/// A switch.
+/// Returns a flag without a value.
 pub(super) fn switch(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
 }
 
-/// What stands between the commas of an argument; nothing if it is empty.
+/// Returns the comma-separated values of an argument; empty if the argument is empty.
 pub(super) fn listed(matches: &ArgMatches, id: &str) -> Vec<String> {
     let text = matches.get_one::<String>(id).map_or("", String::as_str);
     let names = text.split(',').filter(|_| !text.is_empty());
     names.map(str::to_owned).collect()
 }
 
-/// The values of an argument that may be repeated.
+/// Returns the values of an argument that may be repeated.
 pub(super) fn texts(matches: &ArgMatches, id: &str) -> Vec<String> {
     let values = matches.get_many::<String>(id);
     values.into_iter().flatten().cloned().collect()
 }
 
-/// The id of [`feature_names`].
+/// Id of the argument of [`feature_names`].
 const FEATURES: &str = "enable-feature";
 
-/// The switches of the language, before and behind all tools as with promtool.
+/// Returns the flag for PromQL features, which is accepted before and after all subcommands, as in
+/// promtool.
 pub(super) fn feature_names() -> Arg {
     Arg::new(FEATURES)
         .long(FEATURES)
@@ -59,20 +60,20 @@ pub(super) fn feature_names() -> Arg {
         .help("PromQL features to enable, separated by commas")
 }
 
-/// The switches of the language that are asked for.
+/// Returns the PromQL features enabled on the command line.
 pub(super) fn features(matches: &ArgMatches) -> Features {
     let mut features = Features {
         duration_expressions: true,
         ..Features::default()
     };
     for name in texts(matches, FEATURES).iter().flat_map(|n| n.split(',')) {
-        // Others are named in a warning.
+        // A separate warning contains unknown features.
         let _ = switch_on(&mut features, name);
     }
     features
 }
 
-/// Names the features that are asked for and not known.
+/// Prints a warning for each unknown feature on the command line.
 pub(super) fn warn_of_unknown_features(matches: &ArgMatches) {
     let mut features = Features::default();
     for name in texts(matches, FEATURES).iter().flat_map(|n| n.split(',')) {
@@ -84,7 +85,7 @@ pub(super) fn warn_of_unknown_features(matches: &ArgMatches) {
     }
 }
 
-/// Switches a feature on; whether it is known.
+/// Enables a feature. Returns whether its name is known.
 fn switch_on(features: &mut Features, name: &str) -> bool {
     match name {
         "promql-experimental-functions" => features.experimental_functions = true,

@@ -1,7 +1,7 @@
-//! What the subcommands ask servers with: the client of scraping, one request after the other.
+//! HTTP client of the subcommands: sends one request at a time with the client that scraping uses.
 //!
-//! A server is a URL whose scheme may be left out; a user in it is its basic authentication.
-//! `--http.config.file` says everything else, in the keys of a config's `http_config`.
+//! A server is a URL with an optional scheme. A user in the URL is sent as basic authentication.
+//! `--http.config.file` sets everything else, in the keys of a config's `http_config`.
 
 use crate::settings::config;
 use clap::{Arg, ArgMatches, value_parser};
@@ -13,27 +13,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// The longest wait for an answer, as in promtool.
+/// Maximum time to wait for a response, as in promtool.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The largest answer that is read: more than any terminal or script will take.
+/// Maximum size of a response in bytes: more than any terminal or script can use.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Names and values of a request's parameters.
+/// Names and values of the parameters of a request.
 pub(super) type Params<'a> = Vec<(&'a str, String)>;
 
-/// Why a server cannot be asked, or did not answer.
+/// Error of a request that got no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
-    /// The command line or the file that it names.
+    /// The command line or the HTTP config file is invalid.
     #[error("{0}")]
     Settings(String),
-    /// No connection, no HTTP, no end in time.
+    /// The connection failed, the response is not HTTP, or the request timed out.
     #[error("{0}")]
     Transport(String),
 }
 
-/// The flag that names a file about how a server is reached.
+/// Returns the flag for the file with HTTP client settings.
 pub(super) fn http_config() -> Arg {
     Arg::new("http.config.file")
         .long("http.config.file")
@@ -45,12 +45,12 @@ pub(super) fn http_config() -> Arg {
         )
 }
 
-/// The value of [`http_config`].
+/// Returns the value of the flag [`http_config`].
 pub(super) fn http_config_of(matches: &ArgMatches) -> Option<&PathBuf> {
     matches.get_one::<PathBuf>("http.config.file")
 }
 
-/// Asks one server.
+/// Client for the requests of a subcommand to one server.
 pub(super) struct Client {
     runtime: Runtime,
     client: HttpClient,
@@ -59,18 +59,18 @@ pub(super) struct Client {
     timeout: Duration,
 }
 
-/// An answer, whatever its status.
+/// Response of a server, with any status.
 pub(super) struct Answer {
-    /// What was asked.
+    /// URL of the request.
     pub(super) url: String,
-    /// The status.
+    /// HTTP status of the response.
     pub(super) status: StatusCode,
-    /// The body.
+    /// Complete body of the response.
     pub(super) body: Vec<u8>,
 }
 
 impl Client {
-    /// A client of `server` that sends `headers` with every request.
+    /// Creates a client of `server` that sends `headers` with every request.
     pub(super) fn new(
         server: &str,
         http_config: Option<&Path>,
@@ -118,12 +118,12 @@ impl Client {
         })
     }
 
-    /// The client, with another longest wait.
+    /// Returns the client with another timeout.
     pub(super) fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Asks for `path`, with `params` in the URL.
+    /// Sends a GET request for `path`, with `params` in the URL.
     pub(super) fn get(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
         let query = match params.is_empty() {
             true => String::new(),
@@ -132,13 +132,14 @@ impl Client {
         self.ask(&format!("{path}{query}"), &[], None)
     }
 
-    /// Sends `params` as a form.
+    /// Sends a POST request for `path`, with `params` as a form.
     pub(super) fn post_form(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
         let form = [(CONTENT_TYPE, "application/x-www-form-urlencoded")];
         self.ask(path, &form, Some(encode(params).into_bytes()))
     }
 
-    /// Sends `body` with `headers`; what the client was given goes before these.
+    /// Sends a POST request with `body` and `headers`. The headers of the client take precedence
+    /// over these.
     pub(super) fn post(
         &self,
         path: &str,

@@ -1,11 +1,12 @@
-//! `firn completions SHELL`: the script by which a shell completes commands and flags.
+//! The command `firn completions SHELL`: prints a script that makes a shell complete commands and
+//! flags.
 
 use crate::console;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate};
 use std::process::ExitCode;
 
-/// What `firn completions` understands.
+/// Returns the command line of `firn completions`.
 pub fn command() -> Command {
     Command::new("completions")
         .about("Print a shell script that completes commands and flags")
@@ -20,7 +21,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Prints the completions of `tree`.
+/// Prints the completion script of `tree` and returns the exit code.
 pub fn run(mut tree: Command, matches: &ArgMatches) -> ExitCode {
     let mut script = Vec::new();
     if let Some(shell) = matches.get_one::<Shell>("shell") {

@@ -1,4 +1,4 @@
-//! `firn man`: the man pages, one on standard output or all of them in a folder.
+//! The command `firn man`: prints one man page, or writes all of them to a folder.
 
 use super::arguments::texts;
 use crate::console;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `firn man` understands.
+/// Returns the command line of `firn man`.
 pub fn command() -> Command {
     Command::new("man")
         .about("Print a man page, or write the man pages of all commands to a folder")
@@ -29,7 +29,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Prints or writes pages of `tree`.
+/// Prints one page of `tree`, or writes all pages to a folder, and returns the exit code.
 pub fn run(tree: Command, matches: &ArgMatches) -> ExitCode {
     let written = match matches.get_one::<PathBuf>("dir") {
         Some(dir) => write_all(tree, dir),
@@ -44,16 +44,16 @@ pub fn run(tree: Command, matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Writes the pages of all commands to `dir`, which is created if it is not there.
+/// Writes the pages of all commands to `dir`, which is created if it does not exist.
 fn write_all(tree: Command, dir: &Path) -> Result<(), String> {
     fs::create_dir_all(dir).map_err(|e| format!("create folder {}: {e}", dir.display()))?;
     let mut tree = tree.disable_help_subcommand(true);
-    // Gives each command its whole name.
+    // Sets the complete name of each command.
     tree.build();
     write(&tree, dir)
 }
 
-/// Writes the pages of `command` and of those below it.
+/// Writes the pages of `command` and of its subcommands.
 fn write(command: &Command, dir: &Path) -> Result<(), String> {
     let shown = command
         .get_subcommands()
@@ -69,7 +69,7 @@ fn write(command: &Command, dir: &Path) -> Result<(), String> {
 
 /// Prints the page of the command at `path`.
 fn print(mut tree: Command, path: &[String]) -> Result<(), String> {
-    // Gives each command its whole name, as in `firn-query-range`.
+    // Sets the complete name of each command, as in `firn-query-range`.
     tree.build();
     let mut command = &tree;
     for name in path {

@@ -1,8 +1,9 @@
-//! `firn check service-discovery CONFIG JOB`: finds the targets of a job, and shows what
-//! relabelling makes of them.
+//! The command `firn check service-discovery CONFIG JOB`: discovers the targets of a job, and
+//! prints them before and after relabeling.
 //!
-//! Output and exit codes are promtool's. It ends as soon as every discovery has a list, where
-//! promtool waits for the whole timeout; why something is no target is told as a text.
+//! Output and exit codes are those of promtool. The command ends as soon as every discovery has
+//! returned a list, while promtool waits for the whole timeout. The reason why a target is dropped
+//! is printed as text.
 
 use crate::console;
 use crate::process::logs;
@@ -22,10 +23,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::Level;
 
-/// Bytes of an answer: more than a list of a million targets.
+/// Maximum bytes of a response: more than a list of a million targets.
 const LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// What `firn check service-discovery` understands.
+/// Returns the command line of `firn check service-discovery`.
 pub fn command() -> Command {
     Command::new("service-discovery")
         .about(
@@ -55,7 +56,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs `firn check service-discovery`.
+/// Runs `firn check service-discovery` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let value = |id: &str| matches.get_one::<String>(id).cloned().unwrap_or_default();
     let file = matches.get_one::<PathBuf>("config-file");
@@ -95,7 +96,7 @@ fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
         .build()
         .map_err(unable)?;
     let lists = runtime.block_on(find(job, timeout, clock));
-    // What still waits for an answer is left alone.
+    // Discoveries that still wait for a response are abandoned.
     runtime.shutdown_background();
     let mut results: Vec<CheckedTarget> = Vec::new();
     for group in lists.iter().flat_map(|list| list.iter()) {
@@ -111,7 +112,7 @@ fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
         .map_err(|e| format!("Could not marshal result json: {e}"))
 }
 
-/// The lists of all discoveries of a job, or those that came in time.
+/// Returns the lists of all discoveries of a job that are complete within the timeout.
 async fn find(job: &JobSettings, timeout: Duration, clock: Arc<dyn Clock>) -> Vec<Arc<Vec<Group>>> {
     let lent = Lent {
         read_yaml: read_groups,
@@ -135,7 +136,7 @@ async fn find(job: &JobSettings, timeout: Duration, clock: Arc<dyn Clock>) -> Ve
             changed.notified().await;
         }
     };
-    // What is missing then was told in the log.
+    // Discoveries log their own errors.
     let _ = tokio::time::timeout(timeout, all).await;
     discoveries.iter().filter_map(Discovery::groups).collect()
 }

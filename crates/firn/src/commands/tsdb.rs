@@ -1,11 +1,10 @@
-//! `firn tsdb verify DIR` reads everything that a data folder holds, and lists what is damaged;
-//! `firn tsdb repair DIR` sets that aside once it was said what it costs; `firn tsdb list DIR`
-//! shows the blocks, `firn tsdb analyze DIR` what one of them is made of, and `firn tsdb snapshot
-//! DIR` makes a data folder of what is there. The other subcommands bring samples into a data
-//! folder and take them out of one; `firn tsdb bench` measures.
+//! The command `firn tsdb`, for work on a data folder without a server. `verify` reads all data and
+//! lists damage; `repair` sets damaged files aside after it has printed the loss; `list` prints the
+//! blocks; `analyze` prints the contents of a block; `snapshot` copies the data into a new data
+//! folder. Other subcommands import and export samples, and `bench` measures.
 //!
-//! The exit code is 0 if the folder is whole, 1 if something is damaged, and 2 if it cannot be read
-//! at all. `verify` changes nothing in the folder, and neither does a repair that is not confirmed.
+//! The exit code is 0 if the folder is intact, 1 if something is damaged, and 2 if it cannot be
+//! read at all. Neither `verify` nor an unconfirmed `repair` changes the folder.
 
 mod analyze;
 mod bench;
@@ -39,10 +38,10 @@ use std::process::ExitCode;
 const EXIT_CODES: &str = "Exit code: 0 if the folder is intact, 1 if something is damaged, 2 if \
                           the folder cannot be read.";
 
-/// The folder cannot be read at all.
+/// Exit code if the folder cannot be read at all.
 const CANNOT: u8 = 2;
 
-/// What `firn tsdb` understands.
+/// Returns the command line of `firn tsdb`.
 pub fn command() -> Command {
     let folder = || {
         Arg::new("dir")
@@ -110,7 +109,7 @@ pub fn command() -> Command {
         ])
 }
 
-/// The data folder of a command that has other paths too.
+/// Returns the flag for the data folder, for commands that have other paths too.
 fn data_argument() -> Arg {
     Arg::new("data")
         .long("data")
@@ -120,7 +119,7 @@ fn data_argument() -> Arg {
         .help("Data folder; no server may be using it")
 }
 
-/// Runs `firn tsdb`.
+/// Runs `firn tsdb` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((command, matches)) = matches.subcommand() else {
         return cannot("missing subcommand");
@@ -228,7 +227,7 @@ fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
     }
 }
 
-/// Asks the user at the terminal. Without a terminal the answer is no.
+/// Asks the user for confirmation on the terminal. Returns false if there is no terminal.
 fn ask() -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

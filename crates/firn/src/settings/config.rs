@@ -1,9 +1,10 @@
-//! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
+//! The config file: Prometheus's YAML, with Firn's own settings under the key `firn`.
 //!
-//! Reading has three steps: text to tree ([`firn_model::yaml`]), tree held to the tables of known
-//! keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a
-//! malformed value is an error with file, line and column; a known key without effect is listed in
-//! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
+//! Loading has three steps: text to tree ([`firn_model::yaml`]), validation of the tree against the
+//! tables of known keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown
+//! key or a malformed value is an error with file, line and column. A known key without effect is
+//! listed in [`Config::ignored`]. Relative paths are relative to the folder of the file that
+//! contains them.
 
 mod access;
 mod aggregation;
@@ -60,155 +61,155 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::Tracing;
 
-/// Share of the memory that Firn may use when the config says nothing. The rest is for the page
-/// cache, which the log's writes and a block's reads go through, and for neighbours.
+/// Default of `firn.memory_limit`. The rest is for the page cache, which serves writes of the WAL
+/// and reads of blocks, and for other processes.
 const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
 
-/// How far behind late samples are taken if the config says nothing of it. Prometheus takes none:
-/// senders that retry, restart or send in parallel lose some of what they send there.
+/// Default of `out_of_order_time_window`. Prometheus's default is zero: senders that retry, restart
+/// or send in parallel lose some samples there.
 const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
-/// Exemplars that are kept if the config says nothing of them; Prometheus's number.
+/// Default of `max_exemplars`, as in Prometheus.
 const EXEMPLARS_MAX: usize = 100_000;
 
-/// What may wait for a receiver of `remote_write`: a fleet of 100,000 series for eight hours.
+/// Default size of the remote-write queue in bytes: 100,000 series for eight hours.
 const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 
-/// When an acknowledged write survives power loss.
+/// Time at which an acknowledged write is durable, so that it survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalSync {
-    /// Before it is acknowledged.
+    /// Before the write is acknowledged.
     Always,
-    /// Within a second.
+    /// Within a second after the acknowledgement.
     Interval,
-    /// When the system writes it.
+    /// When the operating system writes it to disk.
     None,
 }
 
-/// How much memory Firn may use.
+/// Maximum memory that Firn uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryLimit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many hundredths of what the cgroup or the machine has.
+    /// A percentage of the memory limit of the cgroup or the machine.
     Percent(f64),
 }
 
-/// New series taken in an hour of data time; `None` is no limit.
+/// Limits of new series per hour of data time. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewSeries {
-    /// `firn.new_series_limit`
+    /// `firn.new_series_limit`: limit of all jobs together.
     pub all: Option<usize>,
-    /// `firn.new_series_per_job_limit`
+    /// `firn.new_series_per_job_limit`: limit of each job.
     pub of_job: Option<usize>,
 }
 
-/// What a config says, defaults included.
+/// The settings of a config, including defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `global.query_log_file`
+    /// `global.query_log_file`: path of the query log.
     pub query_log_file: Option<PathBuf>,
-    /// `global.evaluation_interval`: the step of a subquery without one.
+    /// `global.evaluation_interval`: default step of subqueries.
     pub evaluation_interval: Duration,
-    /// `storage.tsdb.retention`, if there is such a section.
+    /// `storage.tsdb.retention`, if the section is set.
     pub retention: Option<Retention>,
-    /// `storage.tsdb.out_of_order_time_window`: how far behind the newest sample late ones are
-    /// taken; zero is not at all.
+    /// `storage.tsdb.out_of_order_time_window`: maximum lateness of accepted samples behind the
+    /// newest one. Zero accepts no late samples.
     pub late_window: Duration,
-    /// `firn.duplicates`
+    /// `firn.duplicates`: sample that wins if several have the same timestamp.
     pub duplicates: Duplicates,
-    /// `storage.exemplars.max_exemplars`
+    /// `storage.exemplars.max_exemplars`: number of exemplars that are kept.
     pub exemplars_max: usize,
-    /// `firn.wal_sync`
+    /// `firn.wal_sync`: time at which an acknowledged write is durable.
     pub wal_sync: WalSync,
-    /// `firn.memory_limit`
+    /// `firn.memory_limit`: maximum memory that Firn uses.
     pub memory_limit: MemoryLimit,
-    /// How many new series are taken in an hour.
+    /// Limits of new series per hour.
     pub new_series: NewSeries,
-    /// `firn.query_series_limit`; `None` is no limit, as in Prometheus: a query that it answers
-    /// must not fail here for the number of its series alone. Memory and samples have their own
-    /// limits, which hold whatever this one says.
+    /// `firn.query_series_limit`: maximum series of a query. `None` is no limit, as in Prometheus:
+    /// a query that Prometheus evaluates must not fail in Firn only because of its number of
+    /// series. The limits of memory and samples apply in addition.
     pub query_series_max: Option<usize>,
-    /// `firn.sealing_jitter`
+    /// `firn.sealing_jitter`: whether the sealing of chunks is spread over time.
     pub is_sealing_jittered: bool,
-    /// `firn.sealing_background`
+    /// `firn.sealing_background`: whether chunks are sealed in the background instead of by writes.
     pub seals_in_background: bool,
-    /// `firn.multitenancy`
+    /// `firn.multitenancy`: whether requests select a tenant by header.
     pub is_multitenant: bool,
-    /// `global.metric_name_validation_scheme`
+    /// `global.metric_name_validation_scheme`: allowed names of metrics and labels.
     pub names: NameScheme,
-    /// `global.rule_query_offset`
+    /// `global.rule_query_offset`: time that the instants of rule queries are moved back.
     pub rule_query_offset: Duration,
-    /// How missed evaluations of rules are made up for.
+    /// Settings for the evaluation of missed rule instants.
     pub rules: RuleTimes,
-    /// `firn.rules.folder`: whose rules HTTP edits.
+    /// `firn.rules.folder`: folder of rule files that can be edited over HTTP.
     pub rule_folder: Option<PathBuf>,
-    /// The files that `rule_files` name, and those in the folder.
+    /// Files that match `rule_files`, and those in the folder of editable rules.
     pub rule_files: Vec<PathBuf>,
-    /// What is wrong with those that it names: a file that is not there, a pattern that is none.
+    /// Errors in `rule_files`: missing files and invalid patterns.
     pub rule_files_wrong: Vec<RuleFileError>,
-    /// Whether `rule_files` names any.
+    /// Whether `rule_files` has any entry.
     pub names_rule_files: bool,
-    /// `tracing`
+    /// `tracing`: collector and sampling of spans.
     pub tracing: Option<Tracing>,
-    /// `remote_read`
+    /// `remote_read`: servers that are queried in addition to the store.
     pub remote_read: Vec<RemoteRead>,
-    /// The groups in them, if they were read.
+    /// Rule groups of the rule files, if the files were read.
     pub rule_groups: Vec<Arc<Group>>,
-    /// `firn.access`
+    /// `firn.access`: bearer tokens and permissions.
     pub access: AccessSettings,
-    /// `firn.aggregation`
+    /// `firn.aggregation`: rules of stream aggregation.
     pub aggregation: AggregationSpec,
-    /// What is scraped, the jobs of `scrape_config_files` included.
+    /// Scrape jobs, including those of `scrape_config_files`.
     pub jobs: Vec<Arc<JobSettings>>,
-    /// `global.external_labels`, variables of the environment put in.
+    /// `global.external_labels`, after substitution of environment variables.
     pub external_labels: Labels,
-    /// `alerting`
+    /// `alerting`: Alertmanagers and relabeling of alerts.
     pub alerting: AlertingSettings,
-    /// `remote_write`
+    /// `remote_write`: receivers of forwarded samples.
     pub remote_write: Vec<RemoteWrite>,
-    /// `otlp`
+    /// `otlp`: translation of OpenTelemetry metrics.
     pub otlp: Translation,
-    /// `firn.sending_queue_bytes`
+    /// `firn.sending_queue_bytes`: maximum bytes that wait for a receiver of `remote_write`.
     pub sending_queue_bytes: u64,
-    /// Keys that are set and have no effect.
+    /// Paths of keys that are set but have no effect.
     pub ignored: Vec<String>,
-    /// The config as YAML, secrets blotted out.
+    /// The config as YAML, with redacted secrets.
     pub text: String,
 }
 
-/// Why a config cannot be used.
+/// Error of loading a config.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    /// A file cannot be read.
     #[error("{file}: {error}")]
     Read {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// Rule files say what they cannot: a line for each mistake.
+    /// Rule files are invalid. The text has one line per error.
     #[error("{0}")]
     Rules(String),
-    /// A pattern of `scrape_config_files` that is none.
+    /// A pattern of `scrape_config_files` is invalid.
     #[error("error retrieving scrape config files for {0:?}: {why}", why = BadPattern)]
     JobFiles(String),
-    /// A receiver to which nothing can be sent, or a server that cannot be asked.
+    /// A receiver of `remote_write` or a server of `remote_read` has an invalid address.
     #[error("{0}")]
     Remote(String),
-    /// The file says what a config cannot.
+    /// The content of a file is invalid.
     #[error("{file}:{error}")]
     Content {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What and where.
+        /// Error with its position in the file.
         error: YamlError,
     },
 }
 
-/// Reads and checks a config file and the files of jobs that it names. Its rule files are found,
-/// and not read.
+/// Reads and validates a config file and its scrape config files. Rule files are found but not
+/// read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let parsed = parse_file(path, features)?;
     let mut config = parsed.config;
@@ -218,7 +219,7 @@ pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Reads and checks a config file, and no other.
+/// Reads and validates a config file without any other file.
 pub fn load_alone(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     parse_file(path, features).map(|parsed| parsed.config)
 }
@@ -229,7 +230,7 @@ fn parse_file(path: &Path, features: JobFeatures) -> Result<Parsed, ConfigError>
     parse(&text, dir, features).map_err(at_file(path))
 }
 
-/// The text of a file of settings, which may come from a pipe.
+/// Returns the text of a settings file, which may be a pipe.
 fn read_file(path: &Path) -> Result<String, ConfigError> {
     named_files::read_any_text(path).map_err(unreadable(path))
 }
@@ -242,7 +243,7 @@ fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ConfigError {
     }
 }
 
-/// Reads a file that says how an HTTP server is reached, in the keys of `http_config`.
+/// Reads a file with HTTP client settings, in the keys of `http_config`.
 pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
@@ -257,7 +258,7 @@ pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     read().map_err(at_file(path))
 }
 
-/// Names the file that an error is in.
+/// Adds the path of the file to an error.
 fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
     let file = path.display().to_string();
     move |error| ConfigError::Content {
@@ -266,10 +267,10 @@ fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
     }
 }
 
-/// Like [`load`], and reads the rule files too.
+/// Like [`load`], but also reads the rule files and validates the remotes.
 pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let mut config = load(path, features)?;
-    // A file that is not there may come; a pattern that is none finds nothing ever.
+    // A missing file may be created later, but an invalid pattern never matches.
     if let Some(wrong) = config.rule_files_wrong.iter().find(|e| e.is_lasting()) {
         return Err(ConfigError::Rules(wrong.to_string()));
     }
@@ -279,7 +280,7 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
     Ok(config)
 }
 
-/// Adds the jobs of the files that `pattern` names.
+/// Adds the jobs of the files that match `pattern`.
 fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
     let found = named_files::find(pattern);
     let found = found.map_err(|BadPattern| {
@@ -294,7 +295,7 @@ fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result
     Ok(())
 }
 
-/// Adds the jobs of one of `scrape_config_files`.
+/// Adds the jobs of one scrape config file.
 fn parse_jobs(
     text: &str,
     global: &Global,
@@ -363,7 +364,7 @@ impl Default for Config {
     }
 }
 
-/// The config of a server that was given none.
+/// The config of a server without a config file.
 const BUILT_IN: &str = "\
 scrape_configs:
 - job_name: firn
@@ -373,7 +374,7 @@ scrape_configs:
 ";
 
 impl Config {
-    /// What holds when no file is given: Firn scrapes itself.
+    /// Returns the config of a server without a config file: Firn scrapes itself.
     pub fn built_in() -> Config {
         let features = JobFeatures::of_names(&[]);
         let parsed = parse(BUILT_IN, Path::new(""), features).unwrap_or_default();
@@ -383,7 +384,7 @@ impl Config {
         }
     }
 
-    /// A section that a server in agent mode cannot have, as upstream has it.
+    /// Returns a section of the config that upstream rejects in agent mode, if there is one.
     pub fn field_against_agent(&self) -> Option<&'static str> {
         let alerting = &self.alerting;
         if !alerting.relabel.is_empty() || !alerting.alertmanagers.is_empty() {
@@ -397,14 +398,15 @@ impl Config {
         }
     }
 
-    /// The namespace under which HTTP edits a rule file; `None` of one that it does not edit.
+    /// Returns the namespace of a rule file for the rule API, or `None` if the file is not in the
+    /// folder of editable rules.
     pub fn namespace_of(&self, file: &Path) -> Option<String> {
         let is_in = |folder: &PathBuf| file.parent() == Some(folder);
         self.rule_folder.as_ref().filter(|folder| is_in(folder))?;
         namespace_of(file.file_name()?.to_str()?)
     }
 
-    /// Keys whose values differ in `newer` although they cannot change while the process runs.
+    /// Returns the keys whose values differ in `newer` but cannot change while the process runs.
     pub fn fixed_differences(&self, newer: &Config) -> Vec<&'static str> {
         let differences = [
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
@@ -436,7 +438,7 @@ impl Config {
     }
 }
 
-/// A config, and what is needed to read the files that it names.
+/// A config, and the values needed to read its scrape config files.
 #[derive(Default)]
 struct Parsed {
     config: Config,
@@ -445,7 +447,7 @@ struct Parsed {
     job_files: Vec<PathBuf>,
 }
 
-/// Checks the text of a config that lies in `dir`. An empty one is a config that sets nothing.
+/// Validates the text of a config in the folder `dir`. An empty text is a config without settings.
 fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlError> {
     let around = printed::Around {
         dir,
@@ -461,7 +463,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         return Ok(parsed);
     };
     let mut findings = Findings::default();
-    // The walk blots out secrets in what is shown; what is read next still has them.
+    // `walk` redacts secrets in the printed copy. The readers below need the secrets.
     let mut shown = root.clone();
     walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
     let global = Global::read(&root, dir, features)?;
@@ -505,7 +507,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     })
 }
 
-/// Refuses what needs a store.
+/// Rejects sections that need a store.
 fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
     if let Some(field) = config.field_against_agent() {
         let node = root.get(field).unwrap_or(root);
@@ -518,7 +520,7 @@ fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
     }
 }
 
-/// The patterns of `scrape_config_files`.
+/// Returns the patterns of `scrape_config_files`.
 fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     let list = root.get("scrape_config_files").map_or(&[][..], Node::items);
     let mut patterns = Vec::with_capacity(list.len());
@@ -532,14 +534,14 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     Ok(patterns)
 }
 
-/// Our own keys as a Markdown section each.
+/// Returns the documentation of Firn's own keys, one Markdown section per key.
 pub fn documentation() -> String {
     let keys = keys::FIRN.iter();
     let sections: Vec<_> = keys.flat_map(|key| sections_of("firn", key)).collect();
     sections.join("\n")
 }
 
-/// The section of a key that is explained, or those of the keys in it.
+/// Returns the section of a documented key, or the sections of the keys in it.
 fn sections_of(path: &str, key: &Key) -> Vec<String> {
     let path = format!("{path}.{}", key.name);
     match key.shape {
@@ -565,7 +567,7 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     if let Some(exemplars) = storage.and_then(|s| s.get("exemplars"))
         && !exemplars.is_null()
     {
-        // As upstream: a section that does not say how many, or a negative number, is none.
+        // As upstream, a section without a number, or with a negative one, means zero.
         let max = read::count(exemplars, "max_exemplars").unwrap_or(0);
         config.exemplars_max = usize::try_from(max).unwrap_or(usize::MAX);
     }
@@ -574,7 +576,7 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         check_encoding(encoding)?;
     }
     let late_window = tsdb.and_then(|t| read::text(t, "out_of_order_time_window"));
-    // Zero is a choice here, not a key that is unset.
+    // Zero is a valid value here and does not mean unset.
     if let Some(late_window) = late_window.and_then(|text| parse_duration(text).ok()) {
         config.late_window = late_window;
     }

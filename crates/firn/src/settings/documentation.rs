@@ -5,10 +5,10 @@
 use super::flags::Page;
 use super::{config, flags};
 
-/// Characters of a line of prose.
+/// Maximum characters of a line of prose.
 const LINE_CHARACTERS: usize = 110;
 
-/// The whole page.
+/// Returns the whole page as Markdown.
 pub fn page(page: Page) -> String {
     let text = match page {
         Page::Settings => settings(),
@@ -49,8 +49,8 @@ fn settings() -> String {
     )
 }
 
-/// `page` with its prose and its list items on lines of [`LINE_CHARACTERS`]. Tables, headings and
-/// words stay whole, and so does text in backquotes.
+/// Wraps prose and list items of `page` at [`LINE_CHARACTERS`]. Tables, headings, words, and text
+/// in backquotes are not split.
 fn wrapped(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     for line in page.lines() {

@@ -1,7 +1,7 @@
-//! How long, and how much, is kept, decided from flags and config as upstream does.
+//! Retention by time and size, from flags and config, with the precedence of upstream.
 //!
-//! Invariant: zero is "not set", never "keep nothing". The default time holds only where neither
-//! flag says anything and the config has no section for it.
+//! Invariant: zero means "not set", never "keep nothing". The default time applies only if no flag
+//! is set and the config has no section for it.
 
 use super::Settings;
 use super::flags::CommandLine;
@@ -13,22 +13,22 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
-/// Upstream's default.
+/// Upstream's default retention time.
 pub const DEFAULT: Duration = Duration::from_millis(RETENTION_MS.unsigned_abs());
 
-/// How long, and how much, is kept. A limit that is not set is none.
+/// Limits of the stored data. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Retention {
-    /// Samples stay for this long; not zero.
+    /// Maximum age of samples; not zero.
     pub time: Option<Duration>,
-    /// The data takes so many bytes at most; not zero.
+    /// Maximum size of the data in bytes; not zero.
     pub size: Option<u64>,
-    /// The data takes so many hundredths of its file system at most; not zero. It goes before the
-    /// size.
+    /// Maximum size of the data in percent of its file system; not zero. Takes precedence over
+    /// `size`.
     pub percentage: Option<f64>,
 }
 
-/// The share of a file system that cannot tell its size is not known.
+/// Error of a retention in percent if the size of the file system is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "storage.tsdb.retention.percentage: cannot determine the total size of the file system of \
@@ -40,7 +40,7 @@ pub struct UnknownSize {
     percentage: f64,
 }
 
-/// How long samples are kept, and how many bytes, as the flags say.
+/// Returns the retention time and the size in bytes from flags.
 pub fn of_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
     let time = settings.retention_time.filter(|time| !time.is_zero());
     let size = settings.retention_size.filter(|size| *size > 0);
@@ -48,7 +48,7 @@ pub fn of_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
 }
 
 impl Retention {
-    /// What holds for a server. A section `retention` in the config sets the flags aside.
+    /// Returns the retention of a server. A section `retention` in the config replaces all flags.
     pub fn of(line: &CommandLine, of_config: Option<Self>) -> Self {
         if let Some(retention) = of_config {
             return retention;
@@ -61,7 +61,7 @@ impl Retention {
         }
     }
 
-    /// Says what of it has no effect, or that nothing bounds the data.
+    /// Warns of limits without effect, and if there is no limit at all.
     pub fn warn(self) {
         if self == Self::default() {
             warn!("no retention time or size is set: samples are kept forever");
@@ -74,8 +74,8 @@ impl Retention {
         }
     }
 
-    /// Fails if the size of the file system at `folder`, or of what is there of the path to it, is
-    /// needed and cannot be told.
+    /// Fails if the retention needs the size of the file system of `folder` and it is unknown. If
+    /// the folder does not exist yet, its nearest existing ancestor is checked.
     pub fn check_disk(self, disk: &dyn Disk, folder: &Path) -> Result<(), UnknownSize> {
         let Some(percentage) = self.percentage else {
             return Ok(());
@@ -94,7 +94,7 @@ impl Retention {
         })
     }
 
-    /// The same for the store.
+    /// Converts the retention into the limits of the store.
     pub fn limits(self) -> store::Retention {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         store::Retention {
@@ -105,7 +105,7 @@ impl Retention {
     }
 }
 
-/// The form that upstream shows: empty if there is no limit.
+/// Formats the retention like upstream: empty if there is no limit.
 impl fmt::Display for Retention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = [

@@ -1,5 +1,5 @@
-//! `firn query analyze`: how many buckets of histograms are in use. Output and texts are
-//! promtool's.
+//! The command `firn query analyze`: counts the buckets of histograms in use. Output and texts are
+//! those of promtool.
 
 use super::{QueryError, client, now, print, seconds};
 use crate::commands::arguments::texts;
@@ -22,7 +22,7 @@ const FOOTER: &str = "Aggregated bucket stats
 -----------------------
 Each line shows min/avg/max over the series above.";
 
-/// Answers `firn query analyze`.
+/// Queries the histograms of a job and returns the output of `firn query analyze`.
 pub(super) fn analyze(client: &Client, matches: &ArgMatches) -> Result<String, QueryError> {
     let text = |id| matches.get_one::<String>(id).map(String::as_str);
     let kind = text("type").unwrap_or_default();
@@ -72,7 +72,8 @@ pub(super) fn analyze(client: &Client, matches: &ArgMatches) -> Result<String, Q
     Ok(out)
 }
 
-/// The name of the histogram that a series of buckets belongs to, with the labels it shares.
+/// Returns the name of the histogram that a bucket series belongs to, with the labels that its
+/// series share.
 fn family_of(metric: &Value) -> Option<String> {
     let mut labels = metric.as_object()?.clone();
     let name = labels.remove("__name__")?.as_str()?.to_owned();
@@ -81,7 +82,7 @@ fn family_of(metric: &Value) -> Option<String> {
         .then(|| name + &print::label_set(&Value::Object(labels), &[]))
 }
 
-/// Buckets in use over the samples of a histogram, and buckets that it has.
+/// Number of buckets in use over the samples of a histogram, and its total number of buckets.
 struct Statistics {
     min: usize,
     max: usize,
@@ -90,7 +91,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// `None` of less than two samples.
+    /// Returns `None` for fewer than two samples.
     fn of(counts: &[usize], total: usize) -> Option<Self> {
         let sum: usize = counts.iter().sum();
         (counts.len() > 1).then(|| Self {
@@ -139,7 +140,7 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
         let mut populated = 0;
         let mut below = (None, 0.0);
         for series in &buckets {
-            // What one bucket lacks is none in those above it.
+            // If a bucket has no sample at this position, neither have the buckets above it.
             let Some(pair) = series["values"].get(at) else {
                 break;
             };
@@ -158,7 +159,7 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
     Ok(Statistics::of(&counts, buckets.len()))
 }
 
-/// How a number is spread over histograms.
+/// Distribution of a number over all histograms.
 #[derive(Default)]
 struct Spread {
     min: usize,
@@ -185,7 +186,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// What all histograms of a kind have in common.
+/// Summary of all histograms of a kind.
 #[derive(Default)]
 struct Summary {
     populated_min: Spread,

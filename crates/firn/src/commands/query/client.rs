@@ -1,40 +1,41 @@
-//! Prometheus's HTTP API as the subcommands ask it: the `data` of an answer, or its error.
+//! Requests of the subcommands to Prometheus's HTTP API. Returns the `data` of a response, or its
+//! error.
 
 use crate::commands::client::{Answer, Client, Params, Unanswered};
 use serde_json::Value;
 
-/// Why there is no answer.
+/// Error of a request to the API.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server refused: error type and text.
+    /// The server returned an error.
     #[error("{kind}: {message}")]
     Api {
-        /// `bad_data`, `execution`, ...
+        /// Error type, such as `bad_data` or `execution`.
         kind: String,
-        /// The text.
+        /// Error text.
         message: String,
     },
-    /// The answer is not the API's.
+    /// The response is not one of the API.
     #[error("{url}: status {status}: not an answer of the Prometheus API: {body:?}")]
     Foreign {
-        /// What was asked.
+        /// URL of the request.
         url: String,
-        /// The HTTP status.
+        /// HTTP status of the response.
         status: u16,
-        /// The start of the body.
+        /// Start of the body.
         body: String,
     },
-    /// There is no answer.
+    /// The server did not respond.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
 }
 
-/// Sends `params` as a form; returns the answer's `data`.
+/// Sends `params` as a form and returns the `data` of the response.
 pub fn post(client: &Client, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
     data_of(client.post_form(path, params)?)
 }
 
-/// Sends `params` in the URL; returns the answer's `data`.
+/// Sends `params` in the URL and returns the `data` of the response.
 pub fn get(client: &Client, path: &str, params: &Params<'_>) -> Result<Value, ApiError> {
     data_of(client.get(path, params)?)
 }

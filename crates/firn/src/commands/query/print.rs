@@ -1,11 +1,11 @@
-//! Answers of the API as promtool prints them: Prometheus's text forms, or the JSON as it came.
+//! Formats API responses like promtool: in Prometheus's text formats, or as JSON.
 //!
 //! Follows the `String` methods of `prometheus/common/model`.
 
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The data of an instant or a range query.
+/// Formats the data of an instant or a range query.
 pub fn value(data: &Value, is_json: bool) -> String {
     let result = &data["result"];
     if is_json {
@@ -36,7 +36,7 @@ pub fn value(data: &Value, is_json: bool) -> String {
     if out.is_empty() { "\n".into() } else { out }
 }
 
-/// The data of a series look-up: label sets, one a line.
+/// Formats the data of a series request: label sets, one per line.
 pub fn series(data: &Value, is_json: bool) -> String {
     if is_json {
         return json(data);
@@ -46,7 +46,7 @@ pub fn series(data: &Value, is_json: bool) -> String {
         .collect()
 }
 
-/// The data of a label's values, one a line.
+/// Formats the values of a label, one per line.
 pub fn label_values(data: &Value, is_json: bool) -> String {
     if is_json {
         return json(data);
@@ -64,7 +64,8 @@ fn items(data: &Value) -> impl Iterator<Item = &Value> {
     data.as_array().into_iter().flatten()
 }
 
-/// `name{label="value"}`; a name that old parsers could not read moves into the braces.
+/// Formats a metric as `name{label="value"}`. A name that older parsers reject is written into the
+/// braces.
 pub fn metric(labels: &Value) -> String {
     let name = labels["__name__"].as_str().unwrap_or_default();
     let has_others = labels
@@ -80,7 +81,8 @@ pub fn metric(labels: &Value) -> String {
     }
 }
 
-/// `{first, label="value"}`. With `first`, the metric's name is not repeated as a label.
+/// Formats labels as `{first, label="value"}`. If `first` is not empty, the metric name is not
+/// repeated as a label.
 pub fn label_set(labels: &Value, first: &[String]) -> String {
     let mut parts: Vec<String> = first.iter().filter(|f| !f.is_empty()).cloned().collect();
     for (name, value) in labels.as_object().into_iter().flatten() {
@@ -106,13 +108,13 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// `value @[time]` of a `[time, "value"]`.
+/// Formats a pair `[time, "value"]` as `value @[time]`.
 fn point(pair: &Value) -> String {
     let value = pair[1].as_str().unwrap_or_default();
     format!("{} @[{}]", plain_number(value), pair[0])
 }
 
-/// A result whose numbers have no exponents.
+/// Returns the result with all numbers written without exponents.
 fn plain_numbers(result: &Value) -> Value {
     match result {
         Value::String(text) => plain_number(text).into(),
@@ -128,7 +130,7 @@ fn plain_numbers(result: &Value) -> Value {
     }
 }
 
-/// The number without an exponent, as Go's format `f` prints it.
+/// Returns the number without an exponent, like Go's format `f`.
 fn plain_number(text: &str) -> String {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => value.to_string(),

@@ -1,4 +1,5 @@
-//! `firn.access`: bearer tokens, and what they and the users of the web config are good for.
+//! The section `firn.access`: bearer tokens, and the grants of tokens and of the users in the web
+//! config.
 
 use super::keys::TEXTS;
 use super::read::{entries, path, string, text, texts};
@@ -11,11 +12,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of the shortest token: tokens are checked as fast as they come, so that one that can be
-/// guessed will be.
+/// Minimum length of a token in bytes. Tokens are checked without delay, so that shorter ones could
+/// be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
-/// The keys of the section.
+/// Keys of the section.
 pub const KEYS: &[Key] = &[
     Key::new("tokens", Shape::List(&Shape::Section(&[TOKEN, GRANT]))).explained(
         "[]",
@@ -43,12 +44,12 @@ const GRANT: &[Key] = &[
     Key::new("match", Shape::Text),
 ];
 
-/// Where a token is.
+/// Source of a token's value.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TokenSource {
-    /// Known by its digest.
+    /// SHA-256 digest of the token, for a token in the config.
     Digest([u8; 32]),
-    /// In a file, without the white space around it.
+    /// Path of a file with the token; surrounding white space is removed.
     File(PathBuf),
 }
 
@@ -61,25 +62,25 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A token.
+/// A bearer token and its permissions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// Where it is.
+    /// Source of the token's value.
     pub source: TokenSource,
-    /// What it is good for.
+    /// Permissions of requests with this token.
     pub grant: Arc<Grant>,
 }
 
-/// The section.
+/// Settings of the section `firn.access`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessSettings {
-    /// `tokens`
+    /// `tokens`: bearer tokens, with unique names.
     pub tokens: Vec<Token>,
-    /// `users`
+    /// `users`: permissions of users in the web config, by user name.
     pub users: Vec<(String, Arc<Grant>)>,
 }
 
-/// Reads the section under `firn` of a config that lies in `dir`.
+/// Reads the section under `firn` of a config in the folder `dir`.
 pub fn access(firn: &Node, dir: &Path, is_multitenant: bool) -> Result<AccessSettings, YamlError> {
     let mut settings = AccessSettings::default();
     let Some(section) = firn.get("access") else {
@@ -123,7 +124,7 @@ fn source(node: &Node, dir: &Path) -> Result<TokenSource, YamlError> {
     }
 }
 
-/// What a token is known by, if it can be used.
+/// Returns the digest of a token. Fails if the token is too short.
 pub fn checked_digest(token: &[u8]) -> Result<[u8; 32], String> {
     match token.len() {
         bytes if bytes < TOKEN_BYTES_MIN => Err(format!(
@@ -171,7 +172,7 @@ fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlE
     })
 }
 
-/// The matchers of the selector `match`.
+/// Parses the matchers of the selector `match`.
 fn matchers(node: &Node) -> Result<Vec<Matcher>, YamlError> {
     let Some(node) = node.get("match") else {
         return Ok(Vec::new());

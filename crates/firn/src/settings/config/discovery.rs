@@ -1,8 +1,8 @@
-//! The keys of Prometheus 3.14's service discoveries. A table.
+//! Table of the keys of Prometheus 3.14's service discoveries.
 //!
-//! Those that Firn does not run are marked as ignored. It knows them so that a config that uses one
-//! loads, and so that a mistyped key in one is found. What a section must hold is checked where it
-//! is read.
+//! Discoveries that Firn does not implement are marked as ignored. They are in the table so that a
+//! config with them loads, and so that misspelled keys in them are found. The readers validate the
+//! content of a section.
 
 mod providers;
 
@@ -15,7 +15,7 @@ const fn key(name: &'static str, shape: Shape) -> Key {
     Key::new(name, shape)
 }
 
-/// The names of all discoveries, each with whether Firn runs it.
+/// Returns the names of all discoveries, each with whether Firn implements it.
 pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
     let name = |key: &'static Key| {
         let key_name = key.name.strip_suffix("_sd_configs");
@@ -28,10 +28,10 @@ pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
         .map(move |key| (name(key), !key.is_ignored))
 }
 
-/// A list of groups of targets.
+/// Shape of a list of target groups.
 pub const GROUPS: Shape = List(&Section(&[STATIC]));
 
-/// Every discovery, as keys of a scrape job or of an Alertmanager.
+/// Keys of all discoveries in a scrape job or an Alertmanager section.
 pub const DISCOVERY: &[Key] = &[
     key("static_configs", GROUPS),
     key(

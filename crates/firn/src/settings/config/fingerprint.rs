@@ -1,4 +1,4 @@
-//! Whether a config changed: one number of all that its files hold.
+//! Detects changes of a config by a hash of the contents of all its files.
 
 use super::read;
 use super::rule_files::files_of_folder;
@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The number of the config in `path`, its rule files, those of the folder of rules included, and
-/// its scrape config files; good within one process. Fails if one of them cannot be read. What is
-/// wrong with the text of the config is no error here: then it is the number of that text.
+/// Returns a hash of the config in `path`, its rule files including the folder of editable rules,
+/// and its scrape config files. The hash is comparable within one process. Fails if a file cannot
+/// be read. A config that cannot be parsed is not an error: its hash covers only its own text.
 pub fn fingerprint(path: &Path) -> io::Result<u64> {
     let text = named_files::read_any_text(path)?;
     let mut hasher = DefaultHasher::new();
@@ -21,8 +21,7 @@ pub fn fingerprint(path: &Path) -> io::Result<u64> {
         for key in ["rule_files", "scrape_config_files"] {
             for pattern in read::texts(&root, key).unwrap_or_default() {
                 key.hash(&mut hasher);
-                // A pattern that cannot be read finds nothing here, and is an error where it is
-                // loaded.
+                // An invalid pattern finds nothing here. Loading the config reports it.
                 let found = named_files::find(&dir.join(pattern));
                 add_files(&found.unwrap_or_default(), &mut hasher)?;
             }
@@ -35,7 +34,7 @@ pub fn fingerprint(path: &Path) -> io::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Adds names and contents of files.
+/// Adds the names and contents of files to the hash.
 fn add_files(files: &[PathBuf], hasher: &mut DefaultHasher) -> io::Result<()> {
     for file in files {
         file.hash(hasher);

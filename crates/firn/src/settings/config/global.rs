@@ -1,4 +1,4 @@
-//! `global`: what holds for every job that does not say otherwise.
+//! The section `global`: defaults of jobs.
 
 use super::features::JobFeatures;
 use super::read;
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Prometheus's default for `scrape_interval` and `evaluation_interval`.
 pub const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Prometheus's default for `scrape_timeout`, if the interval is not shorter.
+/// Prometheus's default for `scrape_timeout`, unless the interval is shorter.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What jobs inherit.
+/// Settings that jobs inherit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     pub interval: Duration,
@@ -29,14 +29,15 @@ pub struct Global {
     pub start_times: StartTimes,
     pub type_and_unit_labels: bool,
     pub names: NameScheme,
-    /// `metric_name_escaping_scheme`; if it is none, what each job is told.
+    /// `metric_name_escaping_scheme`. If it is invalid, every job that inherits it returns the
+    /// error.
     pub escaping: Result<Escaping, String>,
-    /// Without those that only a job can have.
+    /// Limits without those that only a job can set.
     pub limits: ScrapeLimits,
     pub keep_dropped_targets: u64,
     pub query_log_file: Option<PathBuf>,
     pub failure_log_file: Option<PathBuf>,
-    /// `external_labels`, variables of the environment put in.
+    /// `external_labels`, after substitution of environment variables.
     pub external_labels: Labels,
 }
 
@@ -64,11 +65,11 @@ impl Default for Global {
 }
 
 impl Global {
-    /// What holds without the section.
+    /// Returns the defaults for a config without the section.
     fn of_features(features: JobFeatures) -> Self {
         let asks_for_starts = features.start_times.are_read();
         Self {
-            // Protocol buffers tell most start times.
+            // Protobuf transmits the most start timestamps.
             protocols: asks_for_starts
                 .then(|| ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()),
             extra_metrics: features.extra_metrics,
@@ -78,7 +79,7 @@ impl Global {
         }
     }
 
-    /// Reads the section, if there is one.
+    /// Reads the section, if it is set.
     pub fn read(root: &Node, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
         let defaults = Self::of_features(features);
         let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
@@ -113,7 +114,7 @@ impl Global {
     }
 }
 
-/// `metric_name_validation_scheme`, if it is set.
+/// Returns `metric_name_validation_scheme`, if it is set.
 pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
     match read::text(node, "metric_name_validation_scheme") {
         None | Some("") => Ok(None),
@@ -123,7 +124,7 @@ pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
     }
 }
 
-/// `metric_name_escaping_scheme`, if it is set; the error names what section is read.
+/// Returns `metric_name_escaping_scheme`, if it is set. The error contains the name of the section.
 pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> {
     let all = [
         Escaping::AllowUtf8,
@@ -145,7 +146,7 @@ pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> 
     })
 }
 
-/// The escaping that goes with a scheme if none is asked for.
+/// Returns the default escaping of a name scheme.
 pub fn escaping_of(names: NameScheme) -> Escaping {
     match names {
         NameScheme::Legacy => Escaping::Underscores,
@@ -153,7 +154,7 @@ pub fn escaping_of(names: NameScheme) -> Escaping {
     }
 }
 
-/// `scrape_protocols`, if it is set; errors name the owner that `whose` returns.
+/// Returns `scrape_protocols`, if it is set. Errors contain the name of the owner from `whose`.
 pub fn protocols(
     node: &Node,
     whose: impl Fn() -> String,
@@ -191,7 +192,7 @@ pub fn protocols(
     }
 }
 
-/// The protocol of a name, or why there is none.
+/// Returns the protocol with this name, or the error for an unknown one.
 pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
     ScrapeProtocol::of_name(name).ok_or_else(|| {
         let mut known = ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.map(ScrapeProtocol::name);
@@ -201,7 +202,7 @@ pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
     })
 }
 
-/// The limits of a section; what it does not set is taken from `inherited`.
+/// Returns the limits of a section. Unset ones are taken from `inherited`.
 pub fn limits(node: &Node, inherited: &ScrapeLimits) -> ScrapeLimits {
     let count = |key: &str, inherited: u64| read::count(node, key).unwrap_or(inherited);
     ScrapeLimits {
@@ -233,7 +234,7 @@ fn external_labels(node: Option<&Node>, names: NameScheme) -> Result<Labels, Yam
     Ok(Labels::from_pairs(pairs))
 }
 
-/// Puts in `$name` and `${name}`, as Go's `os.Expand`; `$$` is a dollar.
+/// Substitutes `$name` and `${name}` like Go's `os.Expand`. `$$` is a dollar sign.
 fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = text;

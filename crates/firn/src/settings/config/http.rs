@@ -1,6 +1,6 @@
-//! `http_config`: how a job, a discovery or a token server is reached.
+//! HTTP client settings (`http_config`) of a job, a discovery or a token server.
 //!
-//! Checks and their words are those of Prometheus's library for HTTP clients; files are taken from
+//! The checks and errors are those of Prometheus's HTTP client library. File paths are relative to
 //! the folder of the config.
 
 use super::read::{entries, flag_or, path, string, text, texts};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Headers that belong to the protocol and not to the user, in lower case.
+/// Headers, in lower case, that users cannot set because the protocol or another key sets them.
 const RESERVED_HEADERS: [&str; 18] = [
     "authorization",
     "host",
@@ -36,10 +36,10 @@ const RESERVED_HEADERS: [&str; 18] = [
     "x-amz-content-sha256",
 ];
 
-/// The grant that takes a signed statement for a token.
+/// OAuth 2 grant type that exchanges a signed assertion for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// The client of the section `node`, in which its keys stand beside others.
+/// Reads the client settings of the section `node`, which may contain other keys too.
 pub fn http(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
     Ok(HttpSettings {
         auth: auth(node, dir)?,
@@ -51,8 +51,8 @@ pub fn http(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
     })
 }
 
-/// The secret under `key`, or in the file under `<key>_file`. One that `<key>_ref` names in a
-/// manager of secrets is none: there is no such manager.
+/// Returns the secret of `key`, or of the file in `<key>_file`. A secret manager's reference in
+/// `<key>_ref` counts as no secret, because Firn has no such manager.
 fn secret(
     node: &Node,
     key: &str,
@@ -69,7 +69,7 @@ fn secret(
     Ok(inline.or_else(|| path(node, &file, dir).map(Secret::File)))
 }
 
-/// Whether `key` has a text that is not empty.
+/// Returns whether `key` has a text that is not empty.
 pub fn is_set(node: &Node, key: &str) -> bool {
     text(node, key).is_some_and(|text| !text.is_empty())
 }
@@ -174,7 +174,7 @@ fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
     })))
 }
 
-/// What a token is bought with if it is not a secret but a signed statement.
+/// Reads the settings of the signed assertion that is exchanged for a token.
 fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
     let message = format!(
         "at most one of oauth2 client_certificate_key, client_certificate_key_file & \
@@ -201,7 +201,7 @@ fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
     })
 }
 
-/// A tree of YAML as JSON.
+/// Converts a YAML tree into JSON.
 fn json_of(node: &Node) -> Value {
     match &node.value {
         yaml::Value::List(items) => items.iter().map(json_of).collect(),
@@ -222,7 +222,7 @@ fn json_of(node: &Node) -> Value {
     }
 }
 
-/// The TLS of a client, if there is a section for it.
+/// Reads the TLS settings of a client, or returns the defaults if there is no section.
 pub fn tls(node: Option<&Node>, dir: &Path) -> Result<TlsSettings, YamlError> {
     let Some(node) = node.filter(|node| !node.is_null()) else {
         return Ok(TlsSettings::default());
@@ -315,12 +315,12 @@ fn headers(node: &Node, dir: &Path) -> Result<BTreeMap<String, Vec<HeaderValueSo
     Ok(headers)
 }
 
-/// Whether a header, by its name in lower case, belongs to the protocol and not to the user.
+/// Returns whether users cannot set a header, given its name in lower case.
 pub fn is_reserved(lower: &str) -> bool {
     RESERVED_HEADERS.contains(&lower)
 }
 
-/// A header's name as Go writes it: each word with a capital.
+/// Returns a header name as Go writes it: each word capitalized.
 fn canonical_header(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));

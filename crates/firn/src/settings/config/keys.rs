@@ -1,6 +1,6 @@
-//! The keys of a config: Prometheus 3.14's, and our own under `firn`. A table.
+//! Table of the keys of a config: those of Prometheus 3.14, and Firn's own under `firn`.
 //!
-//! Facts are from Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
+//! Follows Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
 
 use super::discovery::DISCOVERY;
 use super::schema::{Key, Shape};
@@ -13,10 +13,10 @@ const fn key(name: &'static str, shape: Shape) -> Key {
     Key::new(name, shape)
 }
 
-/// A list of texts.
+/// Shape of a list of texts.
 pub const TEXTS: Shape = List(&Text);
 
-/// The whole file.
+/// Shape of the whole config file.
 pub const CONFIG: Shape = Section(&[TOP]);
 
 const TOP: &[Key] = &[
@@ -51,10 +51,10 @@ const JOBS: Key = key(
     ])),
 );
 
-/// One of `scrape_config_files`.
+/// Shape of a file of `scrape_config_files`.
 pub const JOB_FILE: Shape = Section(&[&[JOBS]]);
 
-/// Our own keys.
+/// Firn's own keys, with the defaults and texts for `docs/settings.md`.
 pub const FIRN: &[Key] = &[
     key("wal_sync", Choice(&["always", "interval", "none"])).explained(
         "always",
@@ -198,7 +198,8 @@ const STORAGE: &[Key] = &[
 
 const TSDB: &[Key] = &[
     key("out_of_order_time_window", Duration),
-    // Upstream takes it, in milliseconds, and puts the key above in its place.
+    // Upstream accepts this key, in milliseconds, and overwrites it with
+    // `out_of_order_time_window`.
     key("outofordertimewindow", Integer),
     key("stale_series_compaction_threshold", Number).ignored(),
     key("chunk_encoding", Section(&[&[key("floats", Text)]])).ignored(),
@@ -390,7 +391,7 @@ const AZURE_AD: &[Key] = &[
     key("scope", Text),
 ];
 
-/// What every HTTP client of Prometheus takes, inline, beside [`PROXY`].
+/// Keys of every HTTP client of Prometheus, inline in its section. [`PROXY`] has the others.
 pub const HTTP_CLIENT: &[Key] = &[
     key("basic_auth", Section(&[BASIC_AUTH])),
     key("authorization", Section(&[AUTHORIZATION])),
@@ -410,7 +411,7 @@ pub const HTTP_CLIENT: &[Key] = &[
     ),
 ];
 
-/// Proxies of a client, inline.
+/// Keys for the proxy of an HTTP client, inline in its section.
 pub const PROXY: &[Key] = &[
     key("proxy_url", Url),
     key("no_proxy", Text),
@@ -454,7 +455,7 @@ const OAUTH2: &[Key] = &[
     key("tls_config", TLS),
 ];
 
-/// TLS of a client.
+/// Shape of the TLS settings of a client.
 pub const TLS: Shape = Section(&[&[
     key("ca", Text),
     key("cert", Text),

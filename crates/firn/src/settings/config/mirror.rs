@@ -1,5 +1,5 @@
-//! The config of `firn mirror`: its targets, each with a queue, filters and the keys by which
-//! Prometheus reaches a receiver of remote write.
+//! Config of `firn mirror`: its targets, each with a queue, filters, and the HTTP client settings
+//! of a `remote_write` receiver.
 
 use super::http::http;
 use super::keys::{HTTP_CLIENT, PROXY, TEXTS};
@@ -23,8 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Two hours of a fleet of 100,000 series, which is how long a candidate may be away for the day of
-/// its upgrade.
+/// Two hours of samples of 100,000 series: a candidate may be down that long for an upgrade.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 
 const CONFIG: Shape = Shape::Section(&[&[Key::new(
@@ -51,37 +50,37 @@ const TARGET: &[Key] = &[
     ),
 ];
 
-/// What is said of a target.
+/// Settings of one target.
 #[derive(Clone, Debug)]
 pub struct MirrorTarget {
-    /// Where bodies are posted.
+    /// URL that request bodies are posted to.
     pub url: String,
-    /// By what its place in the queue is known: its name, or else its URL.
+    /// Key of the target's cursor in the queue: its name, else its URL.
     pub key: String,
-    /// What it is called in metrics and in the log.
+    /// Name of the target in metrics and logs.
     pub label: String,
-    /// Bytes that may wait.
+    /// Maximum bytes of requests that wait for the target.
     pub queue_bytes_max: u64,
-    /// How long a body may wait.
+    /// Maximum time that a request waits for the target.
     pub queue_age_max: Option<Duration>,
-    /// First and longest wait after a failure.
+    /// First and maximum pause after a failed attempt.
     pub backoff: (Duration, Duration),
-    /// How long an attempt may take.
+    /// Maximum duration of an attempt.
     pub timeout: Duration,
-    /// What it is sent.
+    /// Selection of the requests that the target gets.
     pub filter: Filter,
-    /// How it is reached.
+    /// Settings of the HTTP client.
     pub http: HttpSettings,
 }
 
-/// Reads a config of targets.
+/// Reads a config file with targets.
 pub fn load(path: &Path) -> Result<Vec<MirrorTarget>, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     parse(&text, dir).map_err(at_file(path))
 }
 
-/// The targets of a command line that names their URLs.
+/// Returns targets with default settings for the URLs of a command line.
 pub fn of_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
     let target = |url: &String| -> Result<MirrorTarget, String> {
         Ok(MirrorTarget {
@@ -107,7 +106,7 @@ fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
         message: "targets is missing or empty".to_owned(),
     };
     let root = yaml::parse(text)?.ok_or_else(empty)?;
-    // The walk blots out secrets; what is read next still has them.
+    // `walk` redacts secrets, so it gets a copy. The readers below need the secrets.
     walk(&mut root.clone(), &CONFIG, "", &mut Findings::default())?;
     let list = root.get("targets").map_or(&[][..], Node::items);
     let one = |node: &Node| target(node, dir);
@@ -188,7 +187,7 @@ fn matchers(node: &Node) -> Result<Vec<Vec<Matcher>>, YamlError> {
     list.iter().map(set).collect()
 }
 
-/// The client, with `headers` as Prometheus's `remote_write` has them.
+/// Reads the client settings, with `headers` like Prometheus's `remote_write`.
 fn http_settings(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
     let mut settings = http(node, dir)?;
     for entry in read::entries(node.get("headers")) {
@@ -205,7 +204,7 @@ fn http_settings(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
     Ok(settings)
 }
 
-/// Gives targets on one host and port the path too, and refuses those that are the same.
+/// Adds the path to the names of targets that share host and port, and rejects duplicate targets.
 fn tell_apart(targets: &mut [MirrorTarget]) -> Result<(), String> {
     let mut hosts: BTreeMap<String, usize> = BTreeMap::new();
     for target in targets.iter() {

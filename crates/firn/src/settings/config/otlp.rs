@@ -1,4 +1,4 @@
-//! `otlp`: how metrics of OpenTelemetry become series.
+//! The section `otlp`: translation of OpenTelemetry metrics into series.
 
 use super::read;
 use firn_model::names::NameScheme;
@@ -6,7 +6,7 @@ use firn_model::yaml::{Node, YamlError};
 use firn_wire::otlp::{Promotion, Strategy, Translation};
 use std::collections::BTreeSet;
 
-/// Reads the section. What upstream refuses is an error in its words.
+/// Reads the section. Invalid values are rejected with upstream's errors.
 pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlError> {
     let Some(node) = root.get("otlp").filter(|node| !node.is_null()) else {
         return Ok(Translation::default());
@@ -31,8 +31,8 @@ pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlEr
     })
 }
 
-/// The strategy; one that keeps UTF-8 needs names that may have it. An empty one changes nothing,
-/// as upstream, whatever names may have.
+/// Returns the translation strategy. A strategy that keeps UTF-8 requires the UTF-8 name scheme. As
+/// upstream, an empty one means no translation, with any name scheme.
 fn strategy(node: &Node, names: NameScheme) -> Result<Strategy, YamlError> {
     let Some(node) = node.get("translation_strategy") else {
         return Ok(Strategy::default());
@@ -69,7 +69,7 @@ fn promotion(node: &Node) -> Result<Promotion, YamlError> {
     }
 }
 
-/// The attributes of a list, none empty and none twice.
+/// Returns the attributes of a list. Empty and duplicate ones are errors.
 fn attributes(node: &Node, key: &str, what: &str) -> Result<BTreeSet<String>, YamlError> {
     let mut attributes = BTreeSet::new();
     for item in node.get(key).map_or(&[][..], Node::items) {

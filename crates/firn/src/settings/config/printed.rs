@@ -1,14 +1,14 @@
-//! The config as `/api/v1/status/config` shows it: with its defaults, as Prometheus 3.14 prints its
-//! own.
+//! The config in the format of `/api/v1/status/config`: with its defaults, as Prometheus 3.14
+//! prints its own.
 //!
 //! ```text
-//! tree, secrets blotted out -> jobs inherit -> sections by the tables, defaults filled in -> text
+//! tree with redacted secrets -> jobs inherit -> sections by the tables, defaults added -> text
 //! ```
 //!
-//! Which keys there are, in which order and with which defaults is in [`fields`]. What of
-//! `firn` and of most discoveries is set is shown as it was set.
+//! The keys, their order and their defaults are in [`fields`]. Keys under `firn` and of most
+//! discoveries are printed as they were set.
 //!
-//! Facts are from upstream's `config/config.go`, whose structs Go's `yaml` prints.
+//! Follows upstream's `config/config.go`, whose structs are printed by Go's `yaml`.
 
 mod clients;
 mod discoveries;
@@ -26,10 +26,10 @@ use std::path::Path;
 
 pub use inherit::Around;
 
-/// Where nodes stand that no file has.
+/// Position of nodes that are in no file.
 const NOWHERE: Place = Place { line: 1, column: 1 };
 
-/// The text of the config `root`, whose secrets are blotted out.
+/// Returns the text of the config `root`, whose secrets must be redacted.
 pub fn printed(root: &Node, around: &Around<'_>) -> String {
     let mut root = root.clone();
     inherit::complete(&mut root, around);
@@ -39,7 +39,7 @@ pub fn printed(root: &Node, around: &Around<'_>) -> String {
     yaml::print(&map(entries))
 }
 
-/// The text of a config that says nothing.
+/// Returns the text of an empty config.
 pub fn of_nothing(around: &Around<'_>) -> String {
     printed(&map(Vec::new()), around)
 }
@@ -69,7 +69,7 @@ fn map(entries: Vec<Entry>) -> Node {
     node(Value::Map(entries))
 }
 
-/// A scalar that is no text.
+/// Creates a plain scalar, which is not a text.
 fn plain(text: impl Into<String>) -> Node {
     node(Value::Scalar {
         text: text.into(),
@@ -77,7 +77,7 @@ fn plain(text: impl Into<String>) -> Node {
     })
 }
 
-/// A text.
+/// Creates a text scalar.
 fn text(text: impl Into<String>) -> Node {
     node(Value::Scalar {
         text: text.into(),
@@ -85,19 +85,19 @@ fn text(text: impl Into<String>) -> Node {
     })
 }
 
-/// A value as it is printed, and whether it is what Go leaves out.
+/// A value as printed, and whether Go's zero value, which is omitted.
 struct Shown {
     node: Node,
     is_zero: bool,
 }
 
-/// Prints sections by their tables.
+/// Prints sections as described by their tables. `dir` is the folder of the config.
 struct Printer<'p> {
     dir: &'p Path,
 }
 
 impl Printer<'_> {
-    /// The entries of a section with these fields.
+    /// Returns the entries of a section with these fields.
     fn section(&self, section: Option<&Node>, groups: &[&[Field]]) -> Vec<Entry> {
         let mut entries = Vec::new();
         for field in groups.iter().copied().flatten() {
@@ -119,7 +119,7 @@ impl Printer<'_> {
         let default = plain(field.default);
         match (value, field.kind) {
             (None, Kind::Section(groups)) => Some(self.map_of(None, groups)),
-            // A struct that is set to nothing is zero throughout.
+            // A section set to null is a Go struct with zero values.
             (Some(value), Kind::Section(_)) if value.is_null() => None,
             (None, _) if field.presence == Presence::IfSet => None,
             (None, kind) => self.shown(&default, kind),
@@ -200,7 +200,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The discoveries of a section, by name.
+    /// Returns the discoveries of a section, sorted by name.
     fn discoveries(&self, section: Option<&Node>) -> Vec<Entry> {
         let is_one =
             |entry: &&Entry| entry.key == discoveries::STATIC || entry.key.ends_with("_sd_configs");
@@ -241,7 +241,7 @@ fn of_list(list: &Node, item: impl Fn(&str) -> Node) -> Shown {
     }
 }
 
-/// A mapping by its keys.
+/// Prints a mapping, sorted by its keys.
 fn of_map(of: &Node, value: impl Fn(&Node) -> Node) -> Shown {
     let entries = read::entries(Some(of)).iter();
     let mut entries: Vec<Entry> = entries.map(|e| entry(&e.key, value(&e.node))).collect();
@@ -252,7 +252,7 @@ fn of_map(of: &Node, value: impl Fn(&Node) -> Node) -> Shown {
     }
 }
 
-/// Whether Go leaves a struct out of which this is a part, and nothing else.
+/// Returns whether Go omits a struct in which all values are like this one.
 fn is_zero(node: &Node) -> bool {
     match &node.value {
         Value::Scalar { text, plain: true } => matches!(text.as_str(), "" | "false" | "0" | "0s"),
@@ -262,7 +262,7 @@ fn is_zero(node: &Node) -> bool {
     }
 }
 
-/// Bytes as Prometheus prints them: `1MiB512KiB`.
+/// Formats bytes like Prometheus: `1MiB512KiB`.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["EiB", "PiB", "TiB", "GiB", "MiB", "KiB", "B"];
     let mut out = String::new();

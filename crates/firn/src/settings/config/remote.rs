@@ -105,25 +105,26 @@ pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
 }
 
 fn require_url(node: &Node, section: &str) -> Result<(), YamlError> {
-    // An empty text is a URL upstream, if a useless one.
+    // An empty text counts as a URL upstream, although it is useless.
     match read::text(node, "url") {
         Some(_) => Ok(()),
         None => Err(node.error(format!("url for {section} is empty"))),
     }
 }
 
-/// What is said of `Authorization` among the headers of a remote.
+/// Error for the header `Authorization` among the headers of a remote.
 const AUTHORIZATION: &str = "authorization header must be changed via the basic_auth, \
                                    authorization, oauth2, sigv4, azuread or google_iam parameter";
 
-/// Checks the `headers` of a section; `authorization` is said of that header.
+/// Validates the `headers` of a section. `authorization` is the error for the header
+/// `Authorization`.
 pub fn check_headers(node: &Node, authorization: &str) -> Result<(), YamlError> {
     for entry in read::entries(node.get("headers")) {
         let name = entry.key.to_ascii_lowercase();
         if name == "authorization" {
             return Err(entry.node.error(authorization));
         }
-        // This one is a scrape's.
+        // This header is reserved only for scrapes.
         if is_reserved(&name) && name != "x-prometheus-scrape-timeout-seconds" {
             let message = format!("{} is a reserved header. It must not be changed", entry.key);
             return Err(entry.node.error(message));
@@ -137,7 +138,7 @@ fn check_queue(node: &Node) -> Result<(), YamlError> {
         return Ok(());
     };
     if queue.is_null() {
-        // Upstream takes that for a section of zeros.
+        // Upstream treats an empty section as a section of zeros.
         return Err(queue.error("remote write queue max_shards must be positive"));
     }
     let count = |key, default| read::integer_or(queue, key, default);

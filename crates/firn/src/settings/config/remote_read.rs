@@ -1,4 +1,4 @@
-//! `remote_read`: the servers that are asked beside the store.
+//! The section `remote_read`: servers that are queried in addition to the store.
 
 use super::read;
 use super::remote::{check_names, check_read, client};
@@ -15,23 +15,25 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Prometheus's default for `chunked_read_limit`.
 const FRAME_BYTES_MAX: u64 = 50_000_000;
 
-/// One server.
+/// Settings of one remote server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteRead {
-    /// `url`, `name`, `chunked_read_limit` and how it is reached.
+    /// `url`, `name`, `chunked_read_limit` and the settings of the HTTP client.
     pub reader: ReaderSettings,
-    /// `remote_timeout`
+    /// `remote_timeout`: maximum duration of one request.
     pub timeout: Duration,
-    /// `read_recent`: whether it is asked for what the store has whole, too.
+    /// `read_recent`: whether the server is also queried for time ranges that the store has
+    /// completely.
     pub reads_recent: bool,
-    /// `required_matchers`, which a selector must have: pairs of a label and its value.
+    /// `required_matchers`: pairs of label and value that a selector must contain.
     pub required: Vec<(String, String)>,
-    /// `filter_external_labels`
+    /// `filter_external_labels`: whether the external labels are added to selectors and removed
+    /// from results.
     pub filters_external_labels: bool,
 }
 
 impl RemoteRead {
-    /// Whether a selector has what the server wants of it.
+    /// Returns whether a selector contains all required matchers of the server.
     pub fn takes(&self, matchers: &[Matcher]) -> bool {
         self.required.iter().all(|(name, value)| {
             matchers.iter().any(|m| {
@@ -41,7 +43,7 @@ impl RemoteRead {
     }
 }
 
-/// Reads the section of a config that lies in `dir`.
+/// Reads the section of a config in the folder `dir`.
 pub fn remote_read(root: &Node, dir: &Path) -> Result<Vec<RemoteRead>, YamlError> {
     let list = root.get("remote_read").map_or(&[][..], Node::items);
     let mut servers = Vec::with_capacity(list.len());
@@ -53,8 +55,8 @@ pub fn remote_read(root: &Node, dir: &Path) -> Result<Vec<RemoteRead>, YamlError
     Ok(servers)
 }
 
-/// Says which server cannot be asked: as upstream, a config with one is sound, but a server does
-/// not start with it.
+/// Validates the URLs of all servers. As upstream, a config with an invalid one passes the config
+/// check, but a server does not start with it.
 pub fn check_servers(servers: &[RemoteRead]) -> Result<(), String> {
     for (i, server) in servers.iter().enumerate() {
         let url = &server.reader.url;

@@ -1,11 +1,11 @@
-//! Relabelling rules of a config.
+//! Relabeling rules of a config.
 
 use super::read;
 use firn_ingest::relabel::{Action, Rule, RuleSettings};
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
 
-/// The rules under `key`, checked and compiled.
+/// Reads and compiles the rules in the list `key`.
 pub fn rules(job: &Node, key: &str, names: NameScheme) -> Result<Vec<Rule>, YamlError> {
     let list = job.get(key).map_or(&[][..], Node::items);
     list.iter().map(|node| rule(node, names)).collect()

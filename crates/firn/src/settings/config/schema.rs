@@ -1,9 +1,9 @@
-//! What a config may hold: shapes of values, keys of sections, and the walk that holds a tree to
+//! Schema of a config: shapes of values, keys of sections, and the validation of a tree against
 //! them.
 //!
-//! The walk finds unknown keys and malformed values (with their place), lists the keys that Firn
-//! does not act on, and blots out secrets, in one pass. The tables themselves are in
-//! [`super::keys`] and [`super::discovery`].
+//! One pass finds unknown keys and malformed values with their positions, lists the keys that have
+//! no effect in Firn, and redacts secrets. The tables are in [`super::keys`] and
+//! [`super::discovery`].
 
 use super::go_url;
 use super::read;
@@ -11,70 +11,70 @@ use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value, YamlError};
 
-/// What a secret is replaced with, as in Prometheus.
+/// Replacement of a secret, as in Prometheus.
 pub const SECRET: &str = "<secret>";
 
-/// What a password in a URL is replaced with, as in Prometheus: a URL has no angle brackets there.
+/// Replacement of a password in a URL, as in Prometheus: URLs cannot contain angle brackets.
 const PASSWORD: &str = "xxxxx";
 
-/// What a value may be. `null` is a value of every shape: zero, nothing, or its default.
+/// Allowed type of a value. `null` is valid for every shape and means zero, empty, or the default.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// Any scalar.
     Text,
-    /// A scalar that is never shown.
+    /// A scalar that is never printed.
     Secret,
-    /// A URL, whose password is never shown.
+    /// A URL, whose password is never printed.
     Url,
-    /// `true`, `false` and YAML 1.1's other names for them.
+    /// `true`, `false` and their other names in YAML 1.1.
     Bool,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// A whole number that is not negative.
+    /// An integer that is not negative.
     Count,
-    /// A number.
+    /// A number, with or without a fraction.
     Number,
     /// A duration such as `1m30s`.
     Duration,
-    /// A size such as `512MB`; one below zero is as good as none.
+    /// A size such as `512MB`. A negative one counts as unset.
     Size,
-    /// The name of a label: any text but an empty one.
+    /// A label name: any text that is not empty.
     LabelName,
-    /// A version of TLS. One that Firn does not speak has no effect.
+    /// A TLS version. Versions that Firn does not support have no effect.
     TlsVersion,
     /// One of these texts.
     Choice(&'static [&'static str]),
-    /// A sequence.
+    /// A list of values of one shape.
     List(&'static Shape),
-    /// A mapping with keys of the user's own.
+    /// A mapping with arbitrary keys.
     Map(&'static Shape),
-    /// Texts by names of labels.
+    /// A mapping from label names to texts.
     Labels,
     /// A mapping with known keys, in groups that several sections share.
     Section(&'static [&'static [Key]]),
-    /// Anything: what only an extension could judge.
+    /// Any value, for the settings of extensions.
     Any,
 }
 
 /// A known key of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// What its value may be.
+    /// Shape of its value.
     pub shape: Shape,
-    /// Whether the section makes no sense without it.
+    /// True if the section is invalid without the key.
     pub is_required: bool,
-    /// Whether Firn does nothing with it.
+    /// True if the key has no effect in Firn.
     pub is_ignored: bool,
-    /// The value if it is not set, for the documentation; only our own keys have one.
+    /// Default for the documentation; set only for Firn's own keys.
     pub default: &'static str,
-    /// What it is for; only our own keys have one.
+    /// Description for the documentation; set only for Firn's own keys.
     pub help: &'static str,
 }
 
 impl Key {
-    /// An optional key.
+    /// Creates an optional key without documentation.
     pub const fn new(name: &'static str, shape: Shape) -> Key {
         Key {
             name,
@@ -86,7 +86,7 @@ impl Key {
         }
     }
 
-    /// The key, required.
+    /// Marks the key as required.
     pub const fn required(self) -> Key {
         Key {
             is_required: true,
@@ -94,7 +94,7 @@ impl Key {
         }
     }
 
-    /// The key, without effect in Firn.
+    /// Marks the key as without effect in Firn.
     pub const fn ignored(self) -> Key {
         Key {
             is_ignored: true,
@@ -102,7 +102,7 @@ impl Key {
         }
     }
 
-    /// The key, explained.
+    /// Adds the default and the description for the documentation.
     pub const fn explained(self, default: &'static str, help: &'static str) -> Key {
         Key {
             default,
@@ -112,14 +112,15 @@ impl Key {
     }
 }
 
-/// What the walk found besides errors.
+/// Findings of the validation that are not errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Paths of the keys that are set and have no effect, in the order of the file, each once.
+    /// Paths of the keys that are set but have no effect, in the order of the file, each once.
     pub ignored: Vec<String>,
 }
 
-/// Holds `node` to `shape` and blots out its secrets. `path` names the node in errors.
+/// Validates `node` against `shape` and redacts its secrets. `path` is the name of the node in
+/// errors.
 pub fn walk(
     node: &mut Node,
     shape: &Shape,
@@ -173,8 +174,8 @@ fn walk_list(
     Ok(())
 }
 
-/// What is said of nothing where a section of the list `path` belongs; upstream takes it for an
-/// empty one in some.
+/// Returns upstream's error for a null entry in the list of sections `path`, or `None` if upstream
+/// treats it as an empty section.
 fn missing_section(path: &str) -> Option<String> {
     let key = path.rsplit('.').next().unwrap_or_default();
     let is_alertmanager = path.starts_with("alerting.alertmanagers[");
@@ -250,7 +251,8 @@ fn walk_section(
             });
         };
         let path = join(path, key.name);
-        // What lies below an ignored key is checked too, but only its top is worth a warning.
+        // Keys below an ignored key are validated too, but only the ignored key itself gets a
+        // warning.
         if key.is_ignored {
             findings.note_ignored(&path);
             walk(&mut entry.node, &key.shape, &path, &mut Findings::default())?;
@@ -289,7 +291,8 @@ fn walk_scalar(node: &mut Node, shape: &Shape, path: &str) -> Result<(), YamlErr
     Ok(())
 }
 
-/// What is wrong with a scalar, if anything is; in upstream's words where it cannot be read.
+/// Returns the error of a scalar, if it is invalid. Values that cannot be parsed get upstream's
+/// error.
 fn mistake(text: &str, meaning: Scalar, shape: &Shape) -> Option<String> {
     let (is_one, what) = match shape {
         Shape::Bool => (matches!(meaning, Scalar::Bool(_)), "a boolean"),
@@ -320,7 +323,7 @@ fn mistake(text: &str, meaning: Scalar, shape: &Shape) -> Option<String> {
 }
 
 impl Findings {
-    /// Notes a path once, with list positions left out: ten jobs of one kind are one warning.
+    /// Records a path once, without list indices: the same key of ten jobs causes one warning.
     fn note_ignored(&mut self, path: &str) {
         let mut plain = String::new();
         let mut is_inside = false;
@@ -336,7 +339,7 @@ impl Findings {
     }
 }
 
-/// The URL with the password in `//user:password@host` replaced.
+/// Replaces the password in `//user:password@host`.
 fn without_password(url: &str) -> String {
     let authority = url.find("//").map_or(0, |at| at + 2);
     let end = url[authority..]

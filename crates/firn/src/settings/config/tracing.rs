@@ -1,4 +1,4 @@
-//! `tracing`: where spans go, and how many, read and checked as upstream does.
+//! The section `tracing`: collector and sampling of spans, with the checks of upstream.
 
 use super::http;
 use super::read;
@@ -8,19 +8,19 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// The default of OpenTelemetry's exporters for `timeout`.
+/// Default for `timeout`, as in OpenTelemetry's exporters.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is traced, and for whom.
+/// Settings of the export of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracing {
-    /// Where spans go.
+    /// Collector that receives the spans.
     pub collector: SpanCollector,
-    /// `sampling_fraction`
+    /// `sampling_fraction`: share of traces that are exported, from 0 to 1.
     pub fraction: f64,
 }
 
-/// Reads the section of a config that lies in `dir`, if there is one.
+/// Reads the section of a config in the folder `dir`, if it is set.
 pub fn tracing(root: &Node, dir: &Path) -> Result<Option<Tracing>, YamlError> {
     let Some(node) = root.get("tracing").filter(|section| !section.is_null()) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Discoveries of Amazon's clouds: keys and checks.
+//! Readers of discoveries of AWS: keys and checks.
 
 use super::values::filters;
 use crate::settings::config::http::{http, tls};
@@ -9,7 +9,7 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Prometheus's default for `service_name`: Amazon's service for Prometheus.
+/// Prometheus's default for `service_name`: Amazon Managed Service for Prometheus.
 const SERVICE: &str = "aps";
 
 /// Upstream's defaults for `port` and `refresh_interval`.
@@ -20,7 +20,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 const CONCURRENCY: usize = 10;
 const ECS_CONCURRENCY: usize = 20;
 
-/// One of `ec2_sd_configs`
+/// Reads an entry of `ec2_sd_configs`, whose filters must have values.
 pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, 1);
     if settings
@@ -33,13 +33,13 @@ pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     Ok(DiscoverySettings::Ec2(Box::new(settings)))
 }
 
-/// One of `lightsail_sd_configs`
+/// Reads an entry of `lightsail_sd_configs`; all keys are optional.
 pub fn lightsail(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, 1);
     Ok(DiscoverySettings::Lightsail(Box::new(settings)))
 }
 
-/// `sigv4` of `node`, if it is there.
+/// Reads the section `sigv4` of `node`, if it is set.
 pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError> {
     let Some(section) = node.get("sigv4").filter(|section| !section.is_null()) else {
         return Ok(None);
@@ -51,33 +51,33 @@ pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError
     }))
 }
 
-/// One of `ecs_sd_configs`
+/// Reads an entry of `ecs_sd_configs`; all keys are optional.
 pub fn ecs(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, ECS_CONCURRENCY);
     Ok(DiscoverySettings::Ecs(Box::new(settings)))
 }
 
-/// One of `elasticache_sd_configs`
+/// Reads an entry of `elasticache_sd_configs`; all keys are optional.
 pub fn elasticache(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::ElastiCache(Box::new(settings)))
 }
 
-/// One of `msk_sd_configs`
+/// Reads an entry of `msk_sd_configs`; all keys are optional.
 pub fn msk(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Msk(Box::new(settings)))
 }
 
-/// One of `rds_sd_configs`
+/// Reads an entry of `rds_sd_configs`; all keys are optional.
 pub fn rds(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Rds(Box::new(settings)))
 }
 
-/// One of `aws_sd_configs`: any of the others by its role. Upstream looks at the TLS of such a
-/// section, and no further at how the service is reached. An interval or a port of zero is that of
-/// the role.
+/// Reads an entry of `aws_sd_configs`: one of the other discoveries, chosen by its role. As
+/// upstream, only the TLS settings of its HTTP client are validated. A zero interval or port is
+/// replaced by the default of the role.
 pub fn aws(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let tls = tls(node.get("tls_config"), dir)?;
     let role = read::string(node, "role");
@@ -105,7 +105,7 @@ pub fn aws(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     Ok(make(Box::new(settings)))
 }
 
-/// What `node` says; `concurrency` is the default for `request_concurrency`.
+/// Reads the settings of `node`. `concurrency` is the default of `request_concurrency`.
 fn settings(node: &Node, client: HttpSettings, concurrency: usize) -> AwsSettings {
     let side_by_side = read::integer_or(node, "request_concurrency", concurrency as i64);
     AwsSettings {

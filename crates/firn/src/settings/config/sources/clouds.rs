@@ -1,4 +1,4 @@
-//! Discoveries of clouds that are asked for their machines: keys, defaults and checks.
+//! Readers of discoveries that list the machines of clouds: keys, defaults and checks.
 
 use super::values::{has_interval, inline_secret, refresh, require, secret};
 use crate::settings::config::http::{http, is_set, tls};
@@ -20,7 +20,7 @@ const ZONE: &str = "fr-par-1";
 
 type Read = Result<DiscoverySettings, YamlError>;
 
-/// One of `azure_sd_configs`
+/// Reads an entry of `azure_sd_configs`. The required keys depend on the authentication method.
 pub fn azure(node: &Node, dir: &Path) -> Read {
     let method = read::string_or(node, "authentication_method", "OAuth");
     let oauth: &[&str] = match method.as_str() {
@@ -47,7 +47,7 @@ pub fn azure(node: &Node, dir: &Path) -> Read {
         "SDK" => AzureIdentity::Sdk {
             tenant: tenant.clone(),
         },
-        // Its ids are those of the environment, whatever the section says.
+        // The identity's ids are read from the environment, not from the section.
         "WorkloadIdentity" => AzureIdentity::Workload {
             tenant: String::new(),
             client: String::new(),
@@ -71,7 +71,7 @@ pub fn azure(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `gce_sd_configs`
+/// Reads an entry of `gce_sd_configs`, which needs a project and a zone.
 pub fn gce(node: &Node, _: &Path) -> Read {
     require(
         node,
@@ -90,7 +90,7 @@ pub fn gce(node: &Node, _: &Path) -> Read {
     })))
 }
 
-/// One of `ionos_sd_configs`
+/// Reads an entry of `ionos_sd_configs`, which needs the id of a datacenter.
 pub fn ionos(node: &Node, dir: &Path) -> Read {
     require(node, &[("datacenter_id", "datacenter id can't be empty")])?;
     Ok(DiscoverySettings::Ionos(Box::new(IonosSettings {
@@ -101,7 +101,7 @@ pub fn ionos(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `linode_sd_configs`
+/// Reads an entry of `linode_sd_configs`; all keys are optional.
 pub fn linode(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Linode(Box::new(LinodeSettings {
         region: read::string(node, "region"),
@@ -112,7 +112,7 @@ pub fn linode(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `vultr_sd_configs`
+/// Reads an entry of `vultr_sd_configs`; all keys are optional.
 pub fn vultr(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Vultr(Box::new(VultrSettings {
         port: read::integer_or(node, "port", 80),
@@ -121,7 +121,7 @@ pub fn vultr(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `openstack_sd_configs`
+/// Reads an entry of `openstack_sd_configs`, whose role and availability must be known.
 pub fn openstack(node: &Node, dir: &Path) -> Read {
     let tls = tls(node.get("tls_config"), dir)?;
     let role = match read::string(node, "role").as_str() {
@@ -182,7 +182,7 @@ fn openstack_credentials(node: &Node) -> OpenStackCredentials {
     }
 }
 
-/// `secret_key` or its file: one of them and not both.
+/// Reads `secret_key` or its file. Exactly one of them must be set.
 fn secret_key(node: &Node, dir: &Path) -> Result<Secret, YamlError> {
     let what = match (is_set(node, "secret_key"), is_set(node, "secret_key_file")) {
         (true, true) => "at most one of",
@@ -199,7 +199,7 @@ fn secret_key(node: &Node, dir: &Path) -> Result<Secret, YamlError> {
     }
 }
 
-/// One of `outscale_sd_configs`
+/// Reads an entry of `outscale_sd_configs`, which needs a region and a pair of keys.
 pub fn outscale(node: &Node, dir: &Path) -> Read {
     let region = read::string_or(node, "region", "eu-west-2");
     if region.is_empty() {
@@ -227,7 +227,7 @@ pub fn outscale(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `ovhcloud_sd_configs`
+/// Reads an entry of `ovhcloud_sd_configs`, which needs an endpoint, a service and keys.
 pub fn ovhcloud(node: &Node, _: &Path) -> Read {
     let endpoint = read::string_or(node, "endpoint", "ovh-eu");
     if endpoint.is_empty() {
@@ -256,7 +256,7 @@ pub fn ovhcloud(node: &Node, _: &Path) -> Read {
     })))
 }
 
-/// One of `scaleway_sd_configs`
+/// Reads an entry of `scaleway_sd_configs`, with upstream's checks of keys, project and zone.
 pub fn scaleway(node: &Node, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "instance" | "" => ScalewayRole::Instance,
@@ -286,7 +286,7 @@ pub fn scaleway(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// What the library of Scaleway asks of its settings.
+/// Validates settings like the client library of Scaleway.
 fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
     let wrong = |what: String| Err(node.error(format!("scaleway-sdk-go: {what}")));
     let uuid = "expected a UUID: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
@@ -327,7 +327,7 @@ fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
     Ok(())
 }
 
-/// `fr-par-1`
+/// Returns whether a text has the form of a zone, like `fr-par-1`.
 fn is_zone(zone: &str) -> bool {
     let parts: Vec<&str> = zone.split('-').collect();
     let is = |text: &str, lengths: std::ops::RangeInclusive<usize>, kind: fn(&u8) -> bool| {
@@ -341,7 +341,7 @@ fn is_zone(zone: &str) -> bool {
         && is(number, 1..=2, u8::is_ascii_digit)
 }
 
-/// One of `stackit_sd_configs`
+/// Reads an entry of `stackit_sd_configs`, which needs an endpoint or a region.
 pub fn stackit(node: &Node, dir: &Path) -> Read {
     let (endpoint, region) = (
         read::string(node, "endpoint"),
@@ -352,7 +352,7 @@ pub fn stackit(node: &Node, dir: &Path) -> Read {
     }
     go_url::parse(&endpoint)
         .map_err(|e| node.error(format!("stackit_sd: invalid endpoint {endpoint:?}: {e}")))?;
-    // Their files are not taken from the folder of the config.
+    // Paths of these files are not relative to the folder of the config.
     let key = |key: &str| secret(node, key, dir).or_else(|| file(node, &format!("{key}_path")));
     let credentials = read::text(node, "credentials_file_path").filter(|path| !path.is_empty());
     Ok(DiscoverySettings::Stackit(Box::new(StackitSettings {
@@ -375,7 +375,7 @@ fn file(node: &Node, key: &str) -> Option<Secret> {
     path.map(|path| Secret::File(PathBuf::from(path)))
 }
 
-/// One of `oci_sd_configs`
+/// Reads an entry of `oci_sd_configs`. The required keys depend on the authentication method.
 pub fn oci(node: &Node, dir: &Path) -> Read {
     let compartments = check_oci(node)?;
     Ok(DiscoverySettings::Oci(Box::new(OciSettings {
@@ -393,7 +393,7 @@ pub fn oci(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Checks the keys; the compartments that are named.
+/// Validates the keys of the section and returns the configured compartments.
 fn check_oci(node: &Node) -> Result<Vec<String>, YamlError> {
     require(node, &[("region", "oci_sd: region is required")])?;
     let auth = read::string_or(node, "auth", "api_key");

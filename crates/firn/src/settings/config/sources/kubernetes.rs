@@ -1,4 +1,4 @@
-//! `kubernetes_sd_configs`: keys and checks.
+//! Reader of `kubernetes_sd_configs`: keys and checks.
 
 mod selectors;
 
@@ -10,7 +10,7 @@ use firn_model::yaml::{Node, YamlError};
 use selectors::{check_fields, check_labels};
 use std::path::Path;
 
-/// The roles by their names.
+/// Roles by their names in the config.
 const ROLES: [(&str, KubernetesRole); 6] = [
     ("node", KubernetesRole::Node),
     ("pod", KubernetesRole::Pod),
@@ -20,7 +20,7 @@ const ROLES: [(&str, KubernetesRole); 6] = [
     ("ingress", KubernetesRole::Ingress),
 ];
 
-/// One of `kubernetes_sd_configs`
+/// Reads an entry of `kubernetes_sd_configs`, with upstream's checks of role, selectors and access.
 pub fn kubernetes(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let selectors = node.get("selectors").map_or(&[][..], Node::items);
     let named: Vec<(Option<KubernetesRole>, &Node)> = selectors
@@ -59,7 +59,7 @@ fn is_on(section: Option<&Node>, key: &str) -> bool {
     section.is_some_and(|section| read::flag(section, key).unwrap_or(false))
 }
 
-/// The role of a section, if it says one.
+/// Returns the role of a section, if it is set.
 fn role_of(node: &Node) -> Result<Option<KubernetesRole>, YamlError> {
     let Some(name) = read::text(node, "role") else {
         return Ok(None);
@@ -75,7 +75,7 @@ fn name_of(role: KubernetesRole) -> &'static str {
     known.map_or("", |(name, _)| name)
 }
 
-/// How a cluster is reached is said once.
+/// Rejects a section with more than one way to reach the cluster, like upstream.
 fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlError> {
     let has_server = read::text(node, "api_server").is_some();
     let has_kubeconfig = settings.kubeconfig.is_some();
@@ -96,7 +96,8 @@ fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlEr
     Err(node.error(message))
 }
 
-/// Whether a section holds keys of a client that say nothing: upstream tells them from none.
+/// Returns whether a section contains client keys with empty values, which upstream distinguishes
+/// from missing keys.
 fn has_traces(node: &Node) -> bool {
     let is_there = |key: &&str| node.get(key).is_some_and(|value| !value.is_null());
     ["proxy_url", "http_headers", "proxy_connect_header"]

@@ -1,4 +1,4 @@
-//! Discoveries of what manages machines or services for others: keys, defaults and checks.
+//! Readers of discoveries that query managers of machines or services: keys, defaults and checks.
 
 use super::values::{
     check_http_url, has_interval, has_scheme_and_host, inline_secret, refresh, require,
@@ -23,7 +23,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// Upstream's default for `timeout` of ZooKeeper.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// One of `kuma_sd_configs`
+/// Reads an entry of `kuma_sd_configs`, whose server must be a URL with scheme and host.
 pub fn kuma(node: &Node, dir: &Path) -> Read {
     let server = read::string(node, "server");
     if server.is_empty() {
@@ -43,7 +43,7 @@ pub fn kuma(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `marathon_sd_configs`
+/// Reads an entry of `marathon_sd_configs`, which needs a server and allows one kind of token.
 pub fn marathon(node: &Node, dir: &Path) -> Read {
     let missing = "marathon_sd: must contain at least one Marathon server";
     require_list(node, "servers", missing.into())?;
@@ -77,7 +77,7 @@ fn check_marathon_tokens(node: &Node) -> Result<(), YamlError> {
     Err(node.error(message))
 }
 
-/// One of `puppetdb_sd_configs`
+/// Reads an entry of `puppetdb_sd_configs`, which needs an HTTP URL and a query.
 pub fn puppetdb(node: &Node, dir: &Path) -> Read {
     check_http_url(node, read::text(node, "url").unwrap_or_default())?;
     require(node, &[("query", "query missing")])?;
@@ -91,7 +91,7 @@ pub fn puppetdb(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `triton_sd_configs`
+/// Reads an entry of `triton_sd_configs`, which uses only the TLS settings of the HTTP client.
 pub fn triton(node: &Node, dir: &Path) -> Read {
     let client = HttpSettings {
         tls: http::tls(node.get("tls_config"), dir)?,
@@ -134,7 +134,7 @@ pub fn triton(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `uyuni_sd_configs`
+/// Reads an entry of `uyuni_sd_configs`, which needs a server and credentials.
 pub fn uyuni(node: &Node, dir: &Path) -> Read {
     require(
         node,
@@ -161,12 +161,12 @@ pub fn uyuni(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `nerve_sd_configs`
+/// Reads an entry of `nerve_sd_configs`, which needs servers and paths.
 pub fn nerve(node: &Node, _: &Path) -> Read {
     zookeeper(node, "nerve", ZookeeperMember::Nerve)
 }
 
-/// One of `serverset_sd_configs`
+/// Reads an entry of `serverset_sd_configs`, which needs servers and paths.
 pub fn serverset(node: &Node, _: &Path) -> Read {
     zookeeper(node, "serverset", ZookeeperMember::Serverset)
 }

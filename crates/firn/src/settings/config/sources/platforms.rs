@@ -1,4 +1,4 @@
-//! Discoveries of platforms that are asked over one API each: keys, defaults and checks.
+//! Readers of discoveries that query the API of one platform: keys, defaults and checks.
 
 use super::values::{filters, has_scheme_and_host, refresh};
 use crate::settings::config::http::http;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 type Read = Result<DiscoverySettings, YamlError>;
 
-/// One of `dns_sd_configs`
+/// Reads an entry of `dns_sd_configs`, which needs names and, except for SRV records, a port.
 pub fn dns(node: &Node, _: &Path) -> Read {
     let names = read::texts(node, "names").unwrap_or_default();
     if names.is_empty() {
@@ -46,7 +46,7 @@ pub fn dns(node: &Node, _: &Path) -> Read {
     }))
 }
 
-/// One of `consul_sd_configs`
+/// Reads an entry of `consul_sd_configs`, whose server must not be empty.
 pub fn consul(node: &Node, dir: &Path) -> Read {
     let server = read::string_or(node, "server", "localhost:8500");
     if server.trim().is_empty() {
@@ -109,7 +109,7 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `docker_sd_configs`
+/// Reads an entry of `docker_sd_configs`, which needs a host.
 pub fn docker(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Docker(Box::new(DockerSettings {
         host: docker_host(node)?,
@@ -122,7 +122,7 @@ pub fn docker(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `dockerswarm_sd_configs`
+/// Reads an entry of `dockerswarm_sd_configs`, which needs a host and a role.
 pub fn swarm(node: &Node, dir: &Path) -> Read {
     let host = docker_host(node)?;
     let role = match read::string(node, "role").as_str() {
@@ -156,7 +156,7 @@ fn docker_host(node: &Node) -> Result<String, YamlError> {
     }
 }
 
-/// One of `nomad_sd_configs`
+/// Reads an entry of `nomad_sd_configs`, whose server must not be empty.
 pub fn nomad(node: &Node, dir: &Path) -> Read {
     let server = read::string_or(node, "server", "http://localhost:4646");
     if server.trim().is_empty() {
@@ -173,7 +173,7 @@ pub fn nomad(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `eureka_sd_configs`
+/// Reads an entry of `eureka_sd_configs`, whose server must be a URL with scheme and host.
 pub fn eureka(node: &Node, dir: &Path) -> Read {
     let server = read::string(node, "server");
     if server.is_empty() {
@@ -189,7 +189,7 @@ pub fn eureka(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `hetzner_sd_configs`
+/// Reads an entry of `hetzner_sd_configs`, which needs a role.
 pub fn hetzner(node: &Node, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "hcloud" => HetznerRole::Hcloud,
@@ -208,7 +208,7 @@ pub fn hetzner(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// One of `digitalocean_sd_configs`
+/// Reads an entry of `digitalocean_sd_configs`, whose role must be known.
 pub fn digitalocean(node: &Node, dir: &Path) -> Read {
     let role = match read::string_or(node, "role", "droplets").as_str() {
         "droplets" => DigitalOceanRole::Droplets,

@@ -1,9 +1,9 @@
-//! Sections of discoveries: what is refused and in which words, and what is taken.
+//! Tests of discovery sections: rejected ones with their errors, and accepted ones.
 
 use super::*;
 use firn_discovery::{ConsulSettings, Token, ZookeeperMember, ZookeeperSettings};
 
-/// Reads `section`, one entry of the list `key`.
+/// Reads `section` as the only entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
     let text = format!("{key}:\n- {section}\n");
     let job = yaml::parse(&text).unwrap().unwrap();

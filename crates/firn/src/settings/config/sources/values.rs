@@ -1,4 +1,4 @@
-//! Values that sections of several discoveries have.
+//! Readers and checks of values that sections of several discoveries contain.
 
 use crate::settings::config::http::is_set;
 use crate::settings::config::{go_url, read};
@@ -8,7 +8,7 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Holds a URL to what `http_sd_configs` takes.
+/// Validates a URL with the rules of `http_sd_configs`.
 pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
     if url.is_empty() {
         return Err(node.error("URL is missing"));
@@ -23,12 +23,12 @@ pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
     }
 }
 
-/// The time from one question to the next, or its default in seconds.
+/// Returns the refresh interval, or the default of `seconds`.
 pub fn refresh(node: &Node, seconds: u64) -> Duration {
     read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }
 
-/// `filters`, of Docker and AWS.
+/// Reads `filters` of Docker and AWS discoveries.
 pub fn filters(node: &Node) -> Vec<Filter> {
     let list = node.get("filters").map_or(&[][..], Node::items).iter();
     list.map(|filter| Filter {
@@ -38,13 +38,13 @@ pub fn filters(node: &Node) -> Vec<Filter> {
     .collect()
 }
 
-/// Whether a URL says how and where; fails if it is none.
+/// Returns whether a URL has a scheme and a host. Fails if it cannot be parsed.
 pub fn has_scheme_and_host(node: &Node, url: &str) -> Result<bool, YamlError> {
     let url = go_url::parse(url).map_err(|e| node.error(e))?;
     Ok(!url.scheme.is_empty() && !url.host.is_empty())
 }
 
-/// Asks for texts; each stands beside what upstream says if it is missing.
+/// Requires keys with texts. Each key is paired with upstream's error if it is missing.
 pub fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
     for (key, message) in keys {
         if !is_set(node, key) {
@@ -54,7 +54,7 @@ pub fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
     Ok(())
 }
 
-/// Asks for a list that is not empty.
+/// Requires a list that is not empty.
 pub fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlError> {
     match read::texts(node, key).is_some_and(|list| !list.is_empty()) {
         true => Ok(()),
@@ -62,20 +62,20 @@ pub fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlE
     }
 }
 
-/// Whether the time from one question to the next, if it is set, is one.
+/// Returns whether the refresh interval is unset or not zero.
 pub fn has_interval(node: &Node) -> bool {
     let default = Duration::from_secs(60);
     !read::duration_or(node, "refresh_interval", default).is_zero()
 }
 
-/// A secret in the config or, if there is none, in a file.
+/// Returns a secret from the config, else from a file.
 pub fn secret(node: &Node, key: &str, dir: &Path) -> Option<Secret> {
     let inline = read::text(node, key).filter(|text| !text.is_empty());
     let inline = inline.map(|text| Secret::Inline(text.to_owned()));
     inline.or_else(|| read::path(node, &format!("{key}_file"), dir).map(Secret::File))
 }
 
-/// A secret whose key has been checked to be there.
+/// Returns the secret of a key whose presence was validated before.
 pub fn inline_secret(node: &Node, key: &str) -> Secret {
     Secret::Inline(read::string(node, key))
 }

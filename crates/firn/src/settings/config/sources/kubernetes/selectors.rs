@@ -1,16 +1,16 @@
-//! Selectors of Kubernetes objects, by labels and by fields: whether a text is one.
+//! Validates selectors of Kubernetes objects, by labels and by fields.
 //!
-//! They are sent as they are written; the API server reads them. What its library refuses is
-//! refused here already, so that a mistake is found before the server has to start. Follows
+//! Selectors are sent unchanged, and the API server parses them. Selectors that its library rejects
+//! are rejected here as well, so that errors are found before the server starts. Follows
 //! `labels.Parse` and `fields.ParseSelector` of Kubernetes' `apimachinery`.
 
-/// Most bytes of a label's value and of the name part of its key.
+/// Maximum bytes of a label's value, and of the name part of its key.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Most bytes of the prefix of a label's key, a domain.
+/// Maximum bytes of the prefix of a label's key, which is a domain.
 const PREFIX_BYTES_MAX: usize = 253;
 
-/// Says what is wrong with a selector by labels.
+/// Validates a label selector and returns the error of Kubernetes.
 pub fn check_labels(text: &str) -> Result<(), String> {
     let mut rest = Tokens { rest: text };
     if rest.peek().is_empty() {
@@ -34,16 +34,16 @@ pub fn check_labels(text: &str) -> Result<(), String> {
     }
 }
 
-/// Words and signs of a selector by labels.
+/// Tokenizer of a label selector into words and operators.
 struct Tokens<'t> {
     rest: &'t str,
 }
 
-/// The signs, longer ones first.
+/// Operators and delimiters, longer ones first.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 impl<'t> Tokens<'t> {
-    /// The next word or sign; empty at the end.
+    /// Returns the next word or operator without consuming it, or an empty text at the end.
     fn peek(&self) -> &'t str {
         let text = self.rest.trim_start();
         if let Some(sign) = SIGNS.iter().find(|sign| text.starts_with(**sign)) {
@@ -64,7 +64,7 @@ fn is_word(token: &str) -> bool {
     !token.is_empty() && !SIGNS.contains(&token)
 }
 
-/// One condition: a key, and what is asked of its value.
+/// Validates one requirement: a key with an optional condition on its value.
 fn requirement(tokens: &mut Tokens<'_>) -> Result<(), String> {
     let is_negated = tokens.peek() == "!";
     if is_negated {
@@ -102,7 +102,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(), String> {
     }
 }
 
-/// `(a, b)`; what stands there may be empty.
+/// Validates a set of values, `(a, b)`, whose values may be empty.
 fn set(key: &str, tokens: &mut Tokens<'_>) -> Result<(), String> {
     match tokens.next() {
         "(" => {}
@@ -127,7 +127,8 @@ fn unable(why: String) -> String {
     format!("unable to parse requirement: {why}")
 }
 
-/// Letters, digits, `-`, `_` and `.`, with a letter or a digit at both ends.
+/// Returns whether the text consists of letters, digits, `-`, `_` and `.`, with a letter or a digit
+/// at both ends.
 fn is_name(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -164,8 +165,8 @@ fn check_value(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Says what is wrong with a selector by fields: pairs with `=`, `==` or `!=`, of which a backslash
-/// escapes commas, equal signs and backslashes.
+/// Validates a field selector and returns the error of Kubernetes: pairs with `=`, `==` or `!=`, in
+/// which a backslash escapes commas, equal signs and backslashes.
 pub fn check_fields(text: &str) -> Result<(), String> {
     let mut start = 0;
     let mut has_sign = false;
