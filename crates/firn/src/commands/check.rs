@@ -1,9 +1,9 @@
-//! `firn check`: says what is wrong with files before a server has to, and asks servers how they
-//! are.
+//! The command `firn check`: validates files before a server loads them, and queries the state of
+//! servers.
 //!
-//! `check config` is in [`config`]; `firn check rules` is in [`super::rules`], `firn check
-//! service-discovery` in [`super::service_discovery`]. Texts and exit codes are promtool's: 0 if
-//! all is well, 1 if it is not.
+//! `check config` is in [`config`], `firn check rules` in [`super::rules`], and `firn check
+//! service-discovery` in [`super::service_discovery`]. Texts and exit codes are those of promtool:
+//! 0 if everything is valid, 1 if not.
 
 mod config;
 mod metrics;
@@ -19,7 +19,7 @@ use clap::{ArgMatches, Command};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What `firn check` understands.
+/// Returns the command line of `firn check`.
 pub fn command() -> Command {
     let web_config = Command::new("web-config")
         .about(
@@ -40,7 +40,7 @@ pub fn command() -> Command {
         .subcommands(server::commands())
 }
 
-/// Runs `firn check`.
+/// Runs `firn check` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("config", matches)) => config::run(matches),

@@ -1,7 +1,7 @@
-//! `firn debug pprof|metrics|all SERVER`: collects what tells how a server is doing in an archive,
-//! `debug.tar.gz`, to be attached to a report. Names and texts are promtool's.
+//! The command `firn debug pprof|metrics|all SERVER`: collects profiles and metrics of a server in
+//! an archive, `debug.tar.gz`, for bug reports. Names and texts are those of promtool.
 //!
-//! A profile that the server does not have is named and left out: Firn has no trace of a runtime.
+//! A profile that the server does not have is reported and left out: Firn has no execution trace.
 
 use super::arguments::NOT_UNDERSTOOD;
 use super::client::{Answer, Client};
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// The archive, in the folder of the command.
+/// Path of the archive, in the current folder.
 const ARCHIVE: &str = "debug.tar.gz";
 
-/// Paths of profiles, and the files that they become.
+/// Paths of profiles, and their file names in the archive.
 const PROFILES: [(&str, &str); 7] = [
     ("/debug/pprof/profile?seconds=30", "cpu.pb"),
     ("/debug/pprof/block", "block.pb"),
@@ -30,10 +30,10 @@ const PROFILES: [(&str, &str); 7] = [
 
 const METRICS: [(&str, &str); 1] = [("/metrics", "metrics.txt")];
 
-/// Most bytes of a profile once it is unpacked.
+/// Maximum bytes of a decompressed profile.
 const PROFILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What `firn debug` understands.
+/// Returns the command line of `firn debug`.
 pub fn command() -> Command {
     let server = Arg::new("server")
         .value_name("SERVER")
@@ -56,7 +56,7 @@ pub fn command() -> Command {
         .subcommands(commands)
 }
 
-/// Runs `firn debug`.
+/// Runs `firn debug` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((kind, matches)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);
@@ -99,7 +99,7 @@ fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
         let body = unpacked(answer).map_err(|e| format!("error reading {name}: {e}"))?;
         put_file(&mut archive, name, &body).map_err(unwritten)?;
     }
-    // Two empty blocks end an archive.
+    // Two empty blocks mark the end of an archive.
     archive
         .write_all(&[0; 2 * BLOCK_BYTES])
         .map_err(unwritten)?;
@@ -107,7 +107,7 @@ fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
     file.sync_all().map_err(unwritten)
 }
 
-/// The body; profiles come packed, and are kept unpacked.
+/// Returns the body of the response. Profiles are sent compressed and stored uncompressed.
 fn unpacked(answer: Answer) -> Result<Vec<u8>, std::io::Error> {
     if !answer.body.starts_with(&[0x1f, 0x8b]) {
         return Ok(answer.body);
@@ -118,10 +118,11 @@ fn unpacked(answer: Answer) -> Result<Vec<u8>, std::io::Error> {
     Ok(body)
 }
 
-/// A file in an archive begins at a block, behind one that describes it.
+/// Size of the blocks of an archive. A file is preceded by one block with its header and begins at
+/// a block boundary.
 const BLOCK_BYTES: usize = 512;
 
-/// Appends a file as `tar` (POSIX 1003.1-1990, ustar) has it.
+/// Appends a file to the archive in the format of `tar` (POSIX 1003.1-1990, ustar).
 fn put_file(out: &mut impl Write, name: &str, body: &[u8]) -> std::io::Result<()> {
     let mut head = [0u8; BLOCK_BYTES];
     let mut put = |at: usize, text: &[u8]| head[at..at + text.len()].copy_from_slice(text);
@@ -133,7 +134,7 @@ fn put_file(out: &mut impl Write, name: &str, body: &[u8]) -> std::io::Result<()
     put(136, b"00000000000\0");
     put(156, b"0");
     put(257, b"ustar\x0000");
-    // The sum is taken with blanks in its own place.
+    // The checksum is computed with spaces in its own field.
     put(148, &[b' '; 8]);
     let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
     head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());

@@ -1,7 +1,7 @@
-//! Metrics in the text format as families: what `check metrics` looks at and `push metrics` sends.
+//! Metric families of the text format, for `check metrics` and `push metrics`.
 //!
-//! Samples of a classic histogram or summary belong to the family without their suffix, and those
-//! with the same other labels to one of its metrics.
+//! Samples of a classic histogram or summary belong to the family without their suffix. Samples
+//! with equal other labels belong to one of its metrics.
 
 mod line;
 mod text;
@@ -12,39 +12,39 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
-/// Labels by name, the metric's name left out.
+/// Labels by name, without the metric name.
 pub(super) type LabelMap = BTreeMap<String, String>;
 
-/// A family.
+/// A metric family of a text.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// Its type, if the text says one.
+    /// Type, or unknown if the text has none.
     pub(super) kind: MetricType,
-    /// Its help, if the text has one.
+    /// Help text, if the text has one.
     pub(super) help: Option<String>,
-    /// Its metrics, in the order of the text; a sample each, but for histograms and summaries.
+    /// Metrics in the order of the text. Each has one sample, except for histograms and summaries.
     pub(super) metrics: Vec<Metric>,
 }
 
-/// A metric: its labels but `le` or `quantile`, and its samples.
+/// A metric of a family: its labels and samples.
 #[derive(Debug)]
 pub(super) struct Metric {
-    /// The labels.
+    /// Labels without `le` or `quantile`.
     pub(super) labels: LabelMap,
-    /// The samples.
+    /// Samples in the order of the text.
     pub(super) samples: Vec<Sample>,
 }
 
-/// A sample.
+/// A sample of a metric.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// The name that stands in the text.
+    /// Name of the sample in the text.
     pub(super) name: String,
-    /// The label that sets it apart in a histogram or a summary.
+    /// Label `le` or `quantile` of a part of a histogram or summary.
     pub(super) part: Option<(&'static str, String)>,
-    /// The time, if the text has one.
+    /// Timestamp in milliseconds, if the text has one.
     pub(super) time: Option<TimestampMs>,
-    /// The value.
+    /// Value of the sample.
     pub(super) value: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A real head on a simulated disk, on which scripts and tests of rules run.
+//! A real head on a simulated disk, for PromQL scripts and tests of rules.
 
 use firn_model::batch::Batch;
 use firn_model::env::sim;
@@ -9,20 +9,21 @@ use firn_promql::script::ScriptStore;
 use firn_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
 
-/// A span that no script reaches, and that added to a time does not overflow.
+/// A duration in milliseconds that no script reaches, and that can be added to a time without
+/// overflow.
 const FOREVER_MS: i64 = i64::MAX / 4;
 
-/// The seed of the simulated world; scripts do not depend on it.
+/// Seed of the simulated environment. Results of scripts do not depend on it.
 const SEED: u64 = 1;
 
-/// The head.
+/// A store for one test or script.
 pub(super) struct Head {
     store: Arc<Store>,
     tenant: TenantId,
 }
 
 impl Head {
-    /// An empty head in a world of its own.
+    /// Opens an empty head in its own simulated environment.
     pub(super) fn open() -> Result<Self, Error> {
         let options = StoreOptions {
             shards: 1,
@@ -38,7 +39,7 @@ impl Head {
 }
 
 impl Head {
-    /// Stores what can be stored of `batch` and says what became of it.
+    /// Appends the acceptable samples of `batch` and returns the outcome.
     pub(super) fn offer(&self, batch: &Batch) -> Result<Appended, Error> {
         let bounds = AppendBounds::until(i64::MAX);
         self.store.append(&self.tenant, batch, bounds).wait()

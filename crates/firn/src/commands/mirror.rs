@@ -1,4 +1,4 @@
-//! `firn mirror`: the command line of what passes remote write on to several targets.
+//! The command line of `firn mirror`, which forwards remote write to several targets.
 
 use super::arguments::texts;
 use crate::console;
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::Level;
 
-/// Beside the server's own 9090, so that both can run on one machine.
+/// Default address. The port differs from the server's 9090, so that both can run on one machine.
 const LISTEN: &str = "127.0.0.1:9095";
 
-/// What `firn mirror` understands.
+/// Returns the command line of `firn mirror`.
 pub fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -76,7 +76,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs `firn mirror`.
+/// Runs `firn mirror` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match run_mirror(&line(matches)) {
         Ok(()) => ExitCode::SUCCESS,

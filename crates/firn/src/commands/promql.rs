@@ -1,5 +1,5 @@
-//! `firn promql format` and `firn promql label-matchers set|delete`: expressions laid out, and with
-//! other matchers. Output and exit codes are promtool's.
+//! The commands `firn promql format` and `firn promql label-matchers set|delete`: format
+//! expressions and edit their matchers. Output and exit codes are those of promtool.
 
 use super::arguments::{NOT_UNDERSTOOD, features};
 use crate::console;
@@ -11,7 +11,7 @@ use firn_promql::parser::parse;
 use firn_promql::printer::pretty;
 use std::process::ExitCode;
 
-/// What `firn promql` understands.
+/// Returns the command line of `firn promql`.
 pub fn command() -> Command {
     let query = || word("query", "QUERY", "A PromQL expression");
     let name = |help: &'static str| word("name", "NAME", help);
@@ -54,7 +54,7 @@ fn word(id: &'static str, value: &'static str, help: &'static str) -> Arg {
     arg.allow_hyphen_values(true)
 }
 
-/// Runs `firn promql`.
+/// Runs `firn promql` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let edited = match matches.subcommand() {
         Some(("format", matches)) => edit(matches, |_| {}),
@@ -81,7 +81,7 @@ fn text<'m>(matches: &'m ArgMatches, id: &str) -> &'m str {
     matches.get_one::<String>(id).map_or("", String::as_str)
 }
 
-/// The expression of a command line after `change`, laid out.
+/// Parses the expression of the command line, applies `change`, and formats the result.
 fn edit(matches: &ArgMatches, change: impl FnOnce(&mut Expr)) -> Result<String, String> {
     let parsed = parse(text(matches, "query"), features(matches));
     let mut expr = parsed.map_err(|e| e.to_string())?;

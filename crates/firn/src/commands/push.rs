@@ -1,7 +1,8 @@
-//! `firn push metrics URL [FILE...]`: sends metrics in the text format by remote write. For trying
-//! things out: a file is one request, and samples without a time get now.
+//! The command `firn push metrics URL [FILE...]`: sends metrics in the text format by remote write,
+//! for experiments. A file becomes one request, and samples without a timestamp get the current
+//! time.
 //!
-//! Arguments, texts and exit codes are promtool's.
+//! Arguments, texts and exit codes are those of promtool.
 
 use super::arguments::{NOT_UNDERSTOOD, texts};
 use super::client::{Client, http_config, http_config_of};
@@ -25,7 +26,7 @@ use time::OffsetDateTime;
 const MESSAGE_V1: &str = "prometheus.WriteRequest";
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
-/// What `firn push` understands.
+/// Returns the command line of `firn push`.
 pub fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -87,7 +88,7 @@ pub fn command() -> Command {
         .subcommand(metrics)
 }
 
-/// Runs `firn push`.
+/// Runs `firn push` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((_, matches)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);
@@ -127,7 +128,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     ExitCode::from(u8::from(has_failed))
 }
 
-/// Where metrics go, and how.
+/// Receiver, protocol version and added labels of a push.
 struct Push {
     client: Client,
     path: String,
@@ -200,8 +201,8 @@ impl Push {
         Err(format!("server returned HTTP status {status}: {told}"))
     }
 
-    /// The samples of a text, with the labels that the command line adds. A metric's own labels go
-    /// before those, but for `job`, which is the sender's.
+    /// Returns the samples of a text, with the labels of the command line added. A metric's own
+    /// labels take precedence, except `job`, which is renamed to `exported_job`.
     fn batch(&self, families: &Families, now: TimestampMs) -> Batch {
         let mut batch = Batch::default();
         for family in families.values() {
@@ -230,7 +231,7 @@ impl Push {
     }
 }
 
-/// What a text says of its families.
+/// Returns the metadata of all families of a text.
 fn metadata_of(families: &Families) -> MetadataBatch {
     let mut all = MetadataBatch::default();
     for (name, family) in families {

@@ -1,8 +1,9 @@
-//! `firn test promql FILE...`: runs PromQL scripts against the real head on a simulated disk.
-//! `firn test rules` is in [`super::rules`].
+//! The command `firn test promql FILE...`: runs PromQL scripts on a real head with a simulated
+//! disk. `firn test rules` is in [`super::rules`].
 //!
-//! One shard and inline compute make a run deterministic. The exit code is 1 if an evaluation
-//! failed or a script could not be read, so that a list of scripts can be held by a build.
+//! One shard and computation on the calling thread make a run deterministic. The exit code is 1 if
+//! an evaluation failed or a script could not be read, so that a build can depend on a list of
+//! scripts.
 
 use super::arguments::{files, paths_of};
 use super::head::Head;
@@ -14,7 +15,7 @@ use firn_promql::script::{self, Failure, FileReport, ScriptReport};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What `firn test` understands.
+/// Returns the command line of `firn test`.
 pub fn command() -> Command {
     let promql = Command::new("promql")
         .about("Run PromQL test scripts; the exit code is 1 if an evaluation fails")
@@ -28,7 +29,7 @@ pub fn command() -> Command {
         .subcommand(rules::test::command())
 }
 
-/// Runs `firn test`.
+/// Runs `firn test` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     if let Some(("rules", matches)) = matches.subcommand() {
         return rules::test::run(matches);

@@ -1,7 +1,7 @@
-//! `firn check config FILE...`: says what is wrong with configs, the files that they name included.
+//! The command `firn check config FILE...`: validates configs and the files that they name.
 //!
-//! Texts and exit codes are promtool's: 0, 1 for mistakes, 3 for lint with `--lint-fatal`. Where a
-//! mistake is stands before it, as `file:line:column`.
+//! Texts and exit codes are those of promtool: 0, 1 for errors, 3 for lint findings with
+//! `--lint-fatal`. Errors are prefixed with their position, `file:line:column`.
 
 use super::named_files;
 use crate::commands::arguments::{features, files, listed, paths_of, switch};
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The check of lint that is about scrape intervals.
+/// Name of the lint check for scrape intervals.
 const LONG_INTERVAL: &str = "too-long-scrape-interval";
 
-/// What `firn check config` understands.
+/// Returns the command line of `firn check config`.
 pub(super) fn command() -> Command {
     let lint = Arg::new("lint")
         .long("lint")
@@ -52,7 +52,8 @@ pub(super) fn command() -> Command {
         .arg(files("Configuration files in Prometheus's format"))
 }
 
-/// The argument that stands before and behind what is checked, as with promtool.
+/// Returns the flag for the lookback, which is accepted before and after the subcommand, as in
+/// promtool.
 pub(super) fn lookback() -> Arg {
     Arg::new("query.lookback-delta")
         .long("query.lookback-delta")
@@ -66,11 +67,11 @@ pub(super) fn lookback() -> Arg {
         )
 }
 
-/// How configs are checked.
+/// Options of the validation of configs.
 struct Options {
     is_syntax_only: bool,
     is_agent: bool,
-    /// A scrape interval that is too long, if lint looks for one.
+    /// Scrape interval from which on lint reports a job, if that check is enabled.
     long_interval: Option<Duration>,
     finds_duplicates: bool,
     is_lint_fatal: bool,
@@ -99,8 +100,8 @@ impl Options {
         }
     }
 
-    /// How the rule files of a config are read: with the names that upstream's checker allows,
-    /// which is not told what the config says of them.
+    /// Returns the options for rule files of a config. As in upstream's checker, UTF-8 names are
+    /// allowed, whatever name scheme the config sets.
     fn rules(&self, is_of_ruler: bool) -> Check {
         let options = ReadOptions {
             ignores_unknown: self.ignores_unknown,
@@ -112,7 +113,7 @@ impl Options {
     }
 }
 
-/// Runs `firn check config`.
+/// Runs `firn check config` and returns its exit code.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
     let mut all = Outcome::default();
@@ -170,7 +171,7 @@ fn check(file: &Path, options: &Options) -> Outcome {
     outcome
 }
 
-/// Reads a config and looks at what it names; fails with what to tell the user.
+/// Reads a config and checks the files that it names. The error is the text for the user.
 fn read(file: &Path, options: &Options, features: JobFeatures) -> Result<Config, String> {
     let load = match options.is_syntax_only {
         true => config::load_alone,
@@ -193,7 +194,8 @@ fn read(file: &Path, options: &Options, features: JobFeatures) -> Result<Config,
     Ok(config)
 }
 
-/// Says which job is scraped so seldom that its data looks stale in between.
+/// Reports a job whose scrape interval is so long that its samples become stale between scrapes.
+/// Returns whether there is one.
 fn has_long_interval(config: &Config, options: &Options) -> bool {
     let Some(long) = options.long_interval else {
         return false;

@@ -1,6 +1,6 @@
-//! `firn check metrics`: says what is unusual about metrics that come over standard input, and
-//! which of them are many. Checks, texts and exit codes are promtool's: 1 for a text that cannot be
-//! read, 3 for problems.
+//! The command `firn check metrics`: reports unusual metrics in the text on standard input, and
+//! their cardinality. Checks, texts and exit codes are those of promtool: 1 for a text that cannot
+//! be parsed, 3 for problems.
 
 use crate::commands::arguments::switch;
 use crate::commands::families::{Families, Family, read};
@@ -12,7 +12,7 @@ use firn_model::names::NameScheme;
 use std::io::Read;
 use std::process::ExitCode;
 
-/// What `firn check metrics` understands.
+/// Returns the command line of `firn check metrics`.
 pub(super) fn command() -> Command {
     let lint = Arg::new("lint")
         .long("lint")
@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .arg(lint)
 }
 
-/// Runs `firn check metrics`.
+/// Runs `firn check metrics` and returns its exit code.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let is_extended = matches.get_flag("extended");
     let lints = matches
@@ -47,7 +47,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     }
     let mut text = Vec::new();
     let text = match std::io::stdin().read_to_end(&mut text) {
-        // Upstream's lint knows only names of the old kind.
+        // Upstream's lint accepts only legacy names.
         Ok(_) if lints => read(&text, NameScheme::Legacy),
         Ok(_) => read(&text, NameScheme::Utf8),
         Err(e) => Err(e.to_string()),
@@ -80,7 +80,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Each metric with how many series it has, those with most first.
+/// Returns a table of the metrics with their numbers of series, the largest first.
 fn table(families: &Families) -> String {
     let count = |family: &Family| -> usize {
         let first = family.metrics.first();
@@ -118,7 +118,7 @@ fn table(families: &Families) -> String {
     out
 }
 
-/// What is unusual, by metric and text.
+/// Returns the problems of all metrics, by metric and text.
 fn problems(families: &Families) -> Vec<(&str, String)> {
     let mut problems = Vec::new();
     for (name, family) in families {
@@ -157,7 +157,7 @@ fn check_counter(name: &str, family: &Family, texts: &mut Vec<String>) {
     }
 }
 
-/// Names and labels that belong to histograms and summaries.
+/// Checks for names and labels that are reserved for histograms and summaries.
 fn check_reserved(name: &str, family: &Family, texts: &mut Vec<String>) {
     let is_histogram = family.kind == MetricType::Histogram;
     let is_summary = family.kind == MetricType::Summary;
@@ -227,7 +227,7 @@ fn is_camel_case(name: &str) -> bool {
     bytes.windows(2).any(is_hump)
 }
 
-/// Units by name, with the unit to use instead; those to use stand beside themselves.
+/// Units by name, with the base unit to use instead. Base units are mapped to themselves.
 const UNITS: [(&str, &str); 24] = [
     ("amperes", "amperes"),
     ("bytes", "bytes"),
@@ -264,7 +264,7 @@ const ABBREVIATIONS: [&str; 14] = [
     "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
 ];
 
-/// The first unit in a name, and the one to use instead.
+/// Returns the first unit in a name, and the base unit to use instead.
 fn unit_of(name: &str) -> Option<(&str, &'static str)> {
     let base_of = |word: &str| {
         let found = UNITS.iter().find(|(unit, _)| *unit == word);

@@ -1,5 +1,5 @@
-//! `firn check healthy` and `firn check ready`: ask a server how it is. Texts and exit codes are
-//! promtool's.
+//! The commands `firn check healthy` and `firn check ready`, which query the state of a server.
+//! Texts and exit codes are those of promtool.
 
 use crate::commands::client::{Client, http_config, http_config_of};
 use crate::console;
@@ -7,10 +7,10 @@ use clap::{Arg, ArgMatches, Command};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long an answer may take, as in promtool.
+/// Timeout of a request, as in promtool.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the two commands understand.
+/// Returns the command lines of both commands.
 pub(super) fn commands() -> [Command; 2] {
     let url = Arg::new("url")
         .long("url")
@@ -27,7 +27,7 @@ pub(super) fn commands() -> [Command; 2] {
     })
 }
 
-/// Runs the command `name`.
+/// Runs the command `name` and returns its exit code.
 pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     match ask(name, matches) {
         Ok(body) => {

@@ -1,5 +1,5 @@
-//! The text format as upstream's tools read it, which are stricter than its scrapes: no label
-//! twice, no second help or type, each line ended. What is wrong is told in their words.
+//! Parser of the text format with the rules of upstream's tools, which are stricter than scrapes:
+//! no duplicate labels, no second help or type, each line terminated. Errors are those of upstream.
 
 use super::line::{Line, quoted_byte};
 use super::{Families, LabelMap, Metric, Sample};
@@ -10,7 +10,7 @@ use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
 use std::collections::HashSet;
 
-/// Reads a text whose names are those of `names`; fails with what to tell the user.
+/// Parses a text with names allowed by `names`. The error is the text for the user.
 pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Families, String> {
     let mut reader = Reader {
         names,
@@ -33,11 +33,11 @@ pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Famili
 struct Reader {
     names: NameScheme,
     families: Families,
-    /// Families whose type is said, or can no longer be.
+    /// Families whose type is set or can no longer be set.
     typed: HashSet<String>,
 }
 
-/// What a sample of a histogram or a summary says besides the values of its parts.
+/// Role of a sample of a histogram or a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Part,
@@ -45,18 +45,18 @@ enum Role {
     Sum,
 }
 
-/// A sample under way: the family it belongs to, and what it is there.
+/// A sample that is being parsed: its family and its role there.
 struct Named {
     name: String,
     family: String,
     role: Role,
 }
 
-/// Labels under way.
+/// Labels that are being parsed.
 #[derive(Default)]
 struct Found {
     labels: LabelMap,
-    /// The bound or quantile.
+    /// Value of `le` or `quantile`.
     part: Option<f64>,
 }
 
@@ -151,8 +151,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The family that a name stands for: one of that name, or the summary or histogram whose
-    /// suffix it has.
+    /// Returns the family of a name: the one with that name, or the summary or histogram whose
+    /// suffix the name has.
     fn named(&mut self, name: &[u8]) -> Result<Named, String> {
         let known = std::str::from_utf8(name).ok();
         let Some(name) = known.filter(|name| self.names.allows_metric(name)) else {
@@ -197,14 +197,15 @@ impl Reader {
         family.map_or(MetricType::Unknown, |family| family.kind)
     }
 
-    /// The family of a sample's name, whose type is settled with that.
+    /// Returns the family of a sample's name. Its type can no longer be set after this.
     fn sample_of(&mut self, name: &[u8]) -> Result<Named, String> {
         let named = self.named(name)?;
         self.typed.insert(named.family.clone());
         Ok(named)
     }
 
-    /// The labels from the brace here on. Without a name before it, one stands among them.
+    /// Parses the labels, starting at the brace. If no metric name precedes it, the name is among
+    /// the labels.
     fn labels(
         &mut self,
         line: &mut Line<'_>,
@@ -249,7 +250,7 @@ impl Reader {
         Ok(named)
     }
 
-    /// A label from the `=` here on, up to the `,` or `}` behind it.
+    /// Parses a label from its `=` up to the following `,` or `}`.
     fn label(
         &self,
         line: &mut Line<'_>,
@@ -300,7 +301,7 @@ impl Reader {
         }
     }
 
-    /// The value and the time, from here on.
+    /// Parses the value and the timestamp, and adds the sample.
     fn sample(&mut self, line: &mut Line<'_>, named: Named, found: Found) -> Result<(), String> {
         let text = line.word()?;
         let wrong = || format!("expected float as value, got {}", quote(text));
@@ -336,7 +337,7 @@ impl Reader {
     }
 }
 
-/// The label that sets apart what is observed in one metric of a type.
+/// Returns the label that identifies a part of a histogram or summary.
 fn part_of(kind: MetricType) -> Option<&'static str> {
     match kind {
         MetricType::Histogram | MetricType::GaugeHistogram => Some("le"),
@@ -345,7 +346,7 @@ fn part_of(kind: MetricType) -> Option<&'static str> {
     }
 }
 
-/// Counts of a histogram may not be negative.
+/// Rejects negative counts of a histogram.
 fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> Result<(), String> {
     if part_of(kind) != Some("le") || value >= 0.0 || value.is_nan() {
         return Ok(());
@@ -359,7 +360,7 @@ fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> R
     Err(format!("negative {what} for histogram {name}"))
 }
 
-/// The time from here to the end of the line.
+/// Parses the timestamp up to the end of the line.
 fn time(line: &mut Line<'_>) -> Result<TimestampMs, String> {
     line.skip_blanks()?;
     let text = line.word()?;
@@ -373,7 +374,7 @@ fn time(line: &mut Line<'_>) -> Result<TimestampMs, String> {
     }
 }
 
-/// A number as upstream reads it: in decimals, infinite or none.
+/// Parses a number like upstream: decimal, infinite, or unsigned NaN.
 fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let value: f64 = text.parse().ok()?;
@@ -386,7 +387,7 @@ fn float(text: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Reads a text and shows its samples, or what is wrong with it.
+    /// Parses a text and compares its samples, or the error.
     fn check(text: &[u8], want: &str) {
         let shown = match read(text, NameScheme::Utf8) {
             Err(e) => e

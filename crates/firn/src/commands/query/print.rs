@@ -138,7 +138,7 @@ fn plain_number(text: &str) -> String {
     }
 }
 
-/// `Count: c, Sum: s, Buckets: [...] @[time]` of a `[time, {...}]`.
+/// Formats a pair `[time, {...}]` as `Count: c, Sum: s, Buckets: [...] @[time]`.
 fn histogram_point(pair: &Value) -> String {
     let histogram = &pair[1];
     let buckets: Vec<String> = items(&histogram["buckets"]).map(bucket).collect();
@@ -151,8 +151,8 @@ fn histogram_point(pair: &Value) -> String {
     )
 }
 
-/// `(lower,upper]:count`, brackets as the boundary rule says: open left, open right, open both,
-/// closed both.
+/// Formats a bucket as `(lower,upper]:count`, with brackets by its boundary rule: 0 is open left, 1
+/// open right, 2 open on both sides, 3 closed on both sides.
 fn bucket(bucket: &Value) -> String {
     let rule = bucket[0].as_u64().unwrap_or(0);
     let text = |i: usize| plain_number(bucket[i].as_str().unwrap_or_default());

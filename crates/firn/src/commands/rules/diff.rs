@@ -1,4 +1,4 @@
-//! Two documents of JSON as one text in which differences are coloured, as promtool shows them.
+//! Formats two JSON documents as one text with colored differences, like promtool.
 //!
 //! ```text
 //! "a": yellow("x" => "y"), red("only": "in the first"), green("only": "in the second")
@@ -12,7 +12,7 @@ const CHANGED: &str = "\u{1b}[0;33m";
 const END: &str = "\u{1b}[0m";
 const INDENT: &str = "    ";
 
-/// The two as one text; `None` if they are equal.
+/// Returns both documents as one text, or `None` if they are equal.
 pub(super) fn compare(before: &Value, after: &Value) -> Option<String> {
     if before == after {
         return None;
@@ -30,7 +30,7 @@ struct Writer {
     colour: Option<&'static str>,
 }
 
-/// A member of an array, or of an object behind its key.
+/// A member of an array, or the value of a key of an object.
 enum Item<'v> {
     Both(&'v Value, &'v Value),
     Removed(&'v Value),
@@ -38,7 +38,7 @@ enum Item<'v> {
 }
 
 impl Writer {
-    /// What follows is in this colour.
+    /// Sets the color of the following text.
     fn colour(&mut self, colour: Option<&'static str>) {
         if self.colour == colour {
             return;
@@ -50,7 +50,7 @@ impl Writer {
         self.colour = colour;
     }
 
-    /// A new line; colours do not reach over its end.
+    /// Starts a new line. A color is ended before the line break and continued after it.
     fn line(&mut self, before: &str) {
         self.out.push_str(before);
         if self.colour.is_some() {
@@ -124,7 +124,7 @@ impl Writer {
         self.out.push(close);
     }
 
-    /// A value in the colour that holds.
+    /// Writes a value in the current color.
     fn value(&mut self, value: &Value) {
         let (marks, members): (_, Vec<(Option<&String>, &Value)>) = match value {
             Value::Array(items) => (['[', ']'], items.iter().map(|v| (None, v)).collect()),

@@ -1,4 +1,5 @@
-//! What tests expect against what was found, and the texts of differences, which are promtool's.
+//! Compares the results of rule tests with the expected ones, and formats the differences like
+//! promtool.
 
 use super::diff;
 use super::suite::{AlertTest, ExpectedAlert, ExprTest};
@@ -12,11 +13,11 @@ use firn_promql::value::{MatrixSeries, PointValue, QueryError, QueryResult, Valu
 use firn_rules::alert::{ALERT_NAME, Annotations};
 use std::fmt::Write;
 
-/// What is compared of an alert. A label that a test expects to be empty is none that an alert can
-/// have, so that labels are texts by name as annotations are.
+/// Labels and annotations of an alert, as they are compared. Alerts cannot have a label with an
+/// empty value, so that labels are pairs of texts like annotations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AlertLabels {
-    /// In the order of the names.
+    /// Sorted by name.
     labels: Annotations,
     annotations: Annotations,
 }
@@ -45,7 +46,7 @@ impl AlertLabels {
     }
 }
 
-/// Compares the alerts of a name that fire with those that are expected to.
+/// Compares the firing alerts of a name with the expected ones. Returns a text if they differ.
 pub(super) fn check_alerts(
     test_name: &str,
     test: &AlertTest,
@@ -79,7 +80,7 @@ pub(super) fn check_alerts(
     ))
 }
 
-/// Alerts as JSON; none are shown as one without anything.
+/// Converts alerts into JSON. An empty list is printed as one empty alert, as in promtool.
 fn json(alerts: &[AlertLabels]) -> serde_json::Value {
     let nothing = AlertLabels {
         labels: Vec::new(),
@@ -100,7 +101,7 @@ fn json(alerts: &[AlertLabels]) -> serde_json::Value {
     alerts.iter().map(object).collect()
 }
 
-/// `text` with `indent` before all lines but the first.
+/// Returns `text` with `indent` before all lines except the first.
 fn indented(text: &str, indent: &str) -> String {
     text.replace('\n', &format!("\n{indent}"))
 }
@@ -121,7 +122,7 @@ fn shown_alerts(alerts: &[AlertLabels]) -> String {
     format!("[\n{}\n]", shown.join(",\n"))
 }
 
-/// Texts by name as upstream prints a label set.
+/// Formats pairs of texts like a label set of upstream.
 fn shown_texts(texts: &Annotations) -> String {
     let shown = texts.iter().map(|(name, text)| {
         let quoted = (!is_plain_name(name)).then(|| quote(name.as_bytes()));
@@ -132,7 +133,7 @@ fn shown_texts(texts: &Annotations) -> String {
     format!("{{{}}}", shown.join(", "))
 }
 
-/// A sample as it is compared.
+/// A sample in the form in which it is compared.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     labels: Labels,
@@ -159,7 +160,7 @@ impl Sample {
     }
 }
 
-/// Compares what an expression gives with what it is expected to.
+/// Compares the result of an expression with the expected one. Returns a text if they differ.
 pub(super) fn check_expr(
     test: &ExprTest,
     found: Result<QueryResult, QueryError>,
@@ -251,7 +252,7 @@ fn shown_samples(samples: &[Sample]) -> String {
     shown.join(", ")
 }
 
-/// All samples of a matrix, a line each.
+/// Formats all samples of a matrix, one per line.
 pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
     let mut out = String::new();
     for series in matrix {

@@ -1,8 +1,8 @@
-//! Results of tests in the format of JUnit, as promtool writes it.
+//! Test results in JUnit's XML format, like promtool's.
 
 use std::fmt;
 
-/// The results of all files.
+/// Results of the tests of all files.
 #[derive(Debug, Default)]
 pub(super) struct Report(Vec<SuiteReport>);
 
@@ -24,7 +24,7 @@ struct Case {
 }
 
 impl Report {
-    /// What follows is about this file.
+    /// Starts the results of a file. The following calls are about this file.
     pub(super) fn begin(&mut self, file: &str) {
         self.0.push(SuiteReport {
             name: file.to_owned(),
@@ -32,14 +32,14 @@ impl Report {
         });
     }
 
-    /// When the tests of the file ran.
+    /// Sets the time at which the tests of the file ran.
     pub(super) fn set_time(&mut self, time: String) {
         if let Some(suite) = self.0.last_mut() {
             suite.time = time;
         }
     }
 
-    /// What follows is about this test.
+    /// Starts the results of a test. The following calls are about this test.
     pub(super) fn case(&mut self, name: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.tests += 1;
@@ -50,7 +50,7 @@ impl Report {
         }
     }
 
-    /// Something failed.
+    /// Adds a failure to the current test.
     pub(super) fn fail(&mut self, why: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.failures += 1;
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// The tests of the file cannot run.
+    /// Records that the tests of the file cannot run.
     pub(super) fn abort(&mut self, why: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.errors += 1;
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Text as Go's `encoding/xml` escapes it.
+/// Escapes a text like Go's `encoding/xml`.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

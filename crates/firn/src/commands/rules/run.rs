@@ -1,5 +1,5 @@
-//! One test of rules: series are loaded as time goes on, groups are evaluated one after the other
-//! on a real head, and alerts are compared as they come.
+//! Runs one test of rules: input series are loaded as the test's time advances, groups are
+//! evaluated one after the other on a real head, and alerts are compared at their times.
 
 use super::expect::{AlertLabels, check_alerts, check_expr};
 use super::read_rules;
@@ -29,10 +29,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory of one query of a test: ten thousand samples need a fraction of it.
+/// Memory limit of a query of a test in bytes: ten thousand samples need a fraction of it.
 const QUERY_BYTES_MAX: usize = 256 << 20;
 
-/// How tests run.
+/// Options of the test runner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) options: ReadOptions,
@@ -41,7 +41,7 @@ pub(super) struct Settings {
     pub(super) is_debug: bool,
 }
 
-/// Nothing is sent, made up for or restored.
+/// Settings of the groups: no notification is sent, and no evaluation is caught up or restored.
 const MACHINE: MachineSettings = MachineSettings {
     catch_up: CatchUp {
         span: Duration::ZERO,
@@ -56,7 +56,7 @@ const MACHINE: MachineSettings = MachineSettings {
     rules_at_once: 1,
 };
 
-/// Runs a test and says what is wrong.
+/// Runs a test and returns its errors.
 pub(super) fn run(
     test: &Test,
     name: &str,
@@ -81,7 +81,7 @@ pub(super) fn run(
     errors
 }
 
-/// A test under way.
+/// State of a running test.
 struct Running<'a> {
     test: &'a Test,
     suite: &'a Suite,
@@ -170,19 +170,19 @@ impl<'a> Running<'a> {
         errors
     }
 
-    /// The latest time that is compared.
+    /// Returns the latest time at which the test compares something.
     fn longest(&self) -> Duration {
         let alerts = self.test.alerts.iter().map(|alert| alert.eval_time);
         let exprs = self.test.exprs.iter().map(|expr| expr.eval_time);
         alerts.chain(exprs).max().unwrap_or_default()
     }
 
-    /// The moment `since` the start.
+    /// Returns the instant `since` after the start of the test.
     fn at(&self, since: Duration) -> Instant {
         Instant::from_ms(self.test.start).after(since)
     }
 
-    /// Loads what was sampled by now, and evaluates all groups; fails if a rule does.
+    /// Loads the input samples up to now and evaluates all groups. Fails if a rule fails.
     fn evaluate(&mut self, since: Duration, errors: &mut Vec<String>) -> Result<(), Vec<String>> {
         let instant = self.at(since);
         let batch = self.input.take_until(instant.ms());
@@ -241,7 +241,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Shows all samples, as promtool does.
+    /// Prints all samples, like promtool.
     fn show_all(&self) {
         let seconds = (self.longest() + Duration::from_secs(1)).as_secs();
         let span = Duration::from_secs(seconds);
@@ -281,17 +281,17 @@ fn with_context<T>(head: &Head, run: impl FnOnce(&Context<'_>) -> T) -> T {
     })
 }
 
-/// One evaluation of one group.
+/// Evaluation of one group at one instant.
 struct Evaluation<'a> {
     head: &'a Head,
     outside: &'a Outside,
     options: Options,
-    /// Never set.
+    /// Never cancelled.
     cancel: Cancel,
 }
 
 impl Evaluation<'_> {
-    /// Does what the machine says until nothing is left.
+    /// Performs the actions of the machine until none is left.
     fn run(&self, machine: &mut Machine, instant: Instant) {
         let mut actions = machine.begin_at(instant);
         while let Some(action) = actions.pop() {
@@ -318,7 +318,7 @@ impl Evaluation<'_> {
                 | Action::Send { .. }
                 | Action::Backfill(_)
                 | Action::Ended(_) => continue,
-                // Alerts of a test have no past.
+                // Alerts of a test have no stored state.
                 Action::Restore { rule, .. } => Event::Restored {
                     rule,
                     kept: Vec::new(),
@@ -329,7 +329,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Answers what rules ask.
+/// Evaluates the queries of rules on the head.
 struct Asking<'a, 'e>(&'a Evaluation<'e>);
 
 impl Queries for Asking<'_, '_> {

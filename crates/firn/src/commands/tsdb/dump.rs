@@ -1,4 +1,5 @@
-//! `firn tsdb dump` and `firn tsdb dump-openmetrics`: samples as text, as promtool prints them.
+//! The commands `firn tsdb dump` and `firn tsdb dump-openmetrics`: print samples as text, like
+//! promtool.
 
 use super::heads::Heads;
 use super::progress::Progress;
@@ -15,19 +16,20 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The form of the text.
+/// Format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A line a sample: labels, value, milliseconds.
+    /// One line per sample: labels, value, timestamp in milliseconds.
     Plain,
-    /// A line a series: its labels as JSON.
+    /// One line per series: its labels as JSON.
     SeriesJson,
-    /// What `create-blocks-from openmetrics` reads; it has no native histograms.
+    /// OpenMetrics, the input of `create-blocks-from openmetrics`. Native histograms cannot be
+    /// printed.
     OpenMetrics,
 }
 
-/// Prints the samples of a folder in order of labels and times; returns the damage that was met, in
-/// words.
+/// Prints the samples of a folder in the order of labels and times. Returns descriptions of the
+/// damage found.
 pub fn dump(
     env: &Env,
     data: &Path,
@@ -61,7 +63,7 @@ pub fn dump(
     };
     let ended = out.write_all(end.as_bytes()).and_then(|()| out.flush());
     match printed.and_then(|()| ended.map_err(closed)) {
-        // A reader that went away has what it wanted.
+        // A reader that closed the pipe needs no more output.
         Err(e) if e.kind == ErrorKind::Canceled => Ok(Vec::new()),
         Err(e) => Err(e),
         Ok(()) => Ok(folder.damages()),
@@ -75,7 +77,7 @@ fn closed(error: io::Error) -> Error {
     }
 }
 
-/// Writing to a string does not fail.
+/// Formats the samples of a series, one line each.
 fn plain(labels: &Labels, columns: SeriesColumns<'_>) -> String {
     let mut text = String::new();
     let mut histograms = columns.histograms.iter().peekable();
@@ -109,8 +111,8 @@ fn open_metrics(labels: &Labels, columns: SeriesColumns<'_>) -> String {
     text
 }
 
-/// A series as the format has it: names that are no plain words stand in quotes, that of the metric
-/// among the labels then.
+/// Formats a series for OpenMetrics. Names that are not plain words are quoted, and a quoted metric
+/// name is written among the labels.
 fn open_metrics_series(labels: &Labels) -> String {
     let metric = labels.get(METRIC_NAME);
     let is_in_front = is_plain(metric);
@@ -126,7 +128,7 @@ fn open_metrics_series(labels: &Labels) -> String {
     format!("{front}{{{}}}", all.join(","))
 }
 
-/// A name, in quotes unless it is a plain word.
+/// Returns a name, quoted unless it is a plain word.
 fn word(name: &[u8]) -> String {
     match is_plain(name) {
         true => String::from_utf8_lossy(name).into_owned(),

@@ -1,12 +1,13 @@
-//! `firn tsdb export prometheus OUT --data DATA`: blocks that Prometheus opens.
+//! The command `firn tsdb export prometheus OUT --data DATA`: writes blocks that Prometheus can
+//! open.
 //!
 //! ```text
 //! each two hours of data time with samples -> OUT/<ulid>.tmp-for-creation -> OUT/<ulid>
 //! ```
 //!
-//! A block has its name at once and whole. The name is made of the two hours and of what was asked
-//! for, so that a second run passes over what the first one completed. Folders with the other name
-//! are those that Prometheus removes when it starts.
+//! A block gets its final name at once when it is complete. The name is derived from its two hours
+//! and from the request, so that a repeated run skips completed blocks. Prometheus removes folders
+//! with the temporary name when it starts.
 
 use super::import::fnv;
 use super::progress::Progress;
@@ -22,49 +23,49 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Data time of a block, as Prometheus cuts them.
+/// Time range of a block in milliseconds, as in Prometheus.
 const BLOCK_MS: i64 = 2 * 3_600_000;
 
-/// Those of two centuries: samples whose times span more have milliseconds taken for seconds, or
-/// the like.
+/// Maximum number of time windows: two centuries. A wider range usually means that milliseconds
+/// were taken for seconds.
 const WINDOWS_MAX: usize = 1_000_000;
 
-/// What a folder is called while it is written, behind its name.
+/// Suffix of the name of a block that is being written.
 const TEMPORARY: &str = ".tmp-for-creation";
 
-/// What is exported.
+/// Request of an export.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// The data folder.
+    /// Path of the data folder.
     pub data: &'a Path,
-    /// Where the blocks go.
+    /// Path of the folder that receives the blocks.
     pub out: &'a Path,
-    /// Selectors of series; all if there is none.
+    /// Selectors of series. Empty means all series.
     pub selectors: &'a [String],
-    /// The samples in here.
+    /// Time range of the exported samples.
     pub range: TimeRange,
 }
 
-/// What an export did.
+/// Result of an export.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Blocks that were written.
+    /// Number of written blocks.
     pub blocks: u64,
-    /// Their series, counted once for each block.
+    /// Number of series, counted once per block.
     pub series: u64,
-    /// Their samples.
+    /// Number of samples in all written blocks.
     pub samples: u64,
-    /// Blocks that were there.
+    /// Number of blocks that existed before.
     pub passed: usize,
-    /// Damage that was met in the folder, in words: what is lost there is not in the blocks.
+    /// Descriptions of damage found in the folder. The samples lost there are not in the blocks.
     pub damages: Vec<String>,
 }
 
-/// Exports blocks.
+/// Exports the requested samples as blocks and returns the totals.
 pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
     let folder = Folder::open(env, wanted.data, wanted.selectors)?;
     let disk = &*env.disk;
-    // Without a log, empty or not, promtool reads no folder.
+    // promtool reads only folders with a WAL folder, which may be empty.
     let made = disk.create_dir_all(&wanted.out.join("wal"));
     made.map_err(|e| refused("create folder in", wanted.out, &e))?;
     let names = disk.list(wanted.out);
@@ -88,8 +89,8 @@ pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
     Ok(summary)
 }
 
-/// The windows of two hours that may have samples, as far as they are wanted, oldest first. Fails
-/// with more than [`WINDOWS_MAX`].
+/// Returns the two-hour windows that may contain requested samples, the oldest first. Fails if
+/// there are more than [`WINDOWS_MAX`].
 fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Result<Vec<TimeRange>, Error> {
     let mut windows = BTreeMap::new();
     for range in ranges {
@@ -173,16 +174,16 @@ fn write_series(
     Ok(())
 }
 
-/// A folder that is written.
+/// A folder of a block that is being written.
 pub struct OutputFolder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// With their lengths.
+    /// Open files with their lengths.
     files: BTreeMap<BlockFile, (Arc<dyn File>, u64)>,
 }
 
 impl OutputFolder {
-    /// An empty folder at `dir`; what a run before left there is removed.
+    /// Creates an empty folder at `dir` and removes leftovers of an earlier run.
     pub fn create(env: &Env, dir: &Path) -> Result<Self, Error> {
         let disk = &env.disk;
         let chunks = dir.join("chunks");
@@ -207,7 +208,7 @@ impl OutputFolder {
         })
     }
 
-    /// Makes all files durable, but for scratch, which is removed.
+    /// Makes all files durable, except scratch files, which are removed.
     pub fn finish(mut self) -> Result<(), Error> {
         self.remove_if(BlockFile::is_scratch)?;
         for (file, (handle, _)) in &self.files {
@@ -221,7 +222,7 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Removes the folder.
+    /// Removes the folder with all its files.
     fn remove(mut self) -> Result<(), Error> {
         self.remove_if(|_| true)?;
         for folder in [self.dir.join("chunks"), self.dir.clone()] {

@@ -1,11 +1,11 @@
-//! What stands in front of a metric in OpenMetrics: its type, unit and help, and those of a text.
+//! Metadata lines before a metric in OpenMetrics: type, unit and help, from blocks or from a text.
 
 use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
 use firn_wire::exposition::{Field, Metadata as Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// What is known of a family.
+/// Metadata of a family.
 #[derive(Clone, Debug, Default)]
 struct Family {
     kind: MetricType,
@@ -13,16 +13,16 @@ struct Family {
     unit: String,
 }
 
-/// Families by name.
+/// Metadata of all families by name.
 #[derive(Debug, Default)]
 pub struct Heads {
     families: BTreeMap<String, Family>,
-    /// Those whose lines were written.
+    /// Families whose lines were written.
     written: BTreeSet<String>,
 }
 
 impl Heads {
-    /// What `known` says.
+    /// Creates the table from the metadata of blocks.
     pub fn new(known: &MetadataBatch) -> Self {
         let mut heads = Self::default();
         for said in known.iter() {
@@ -36,7 +36,7 @@ impl Heads {
         heads
     }
 
-    /// Takes a line of a text.
+    /// Adds a metadata line of a text.
     pub fn take(&mut self, said: &Said<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let family = self.families.entry(text(said.name)).or_default();
@@ -47,7 +47,7 @@ impl Heads {
         }
     }
 
-    /// All of it.
+    /// Returns all metadata as a batch.
     pub fn batch(&self) -> MetadataBatch {
         let mut batch = MetadataBatch::default();
         for (name, Family { kind, help, unit }) in &self.families {
@@ -61,8 +61,8 @@ impl Heads {
         batch
     }
 
-    /// The lines in front of the first series of the family to which the series `metric` belongs;
-    /// nothing if they were written, or nothing is known of it. `quoted` writes a name.
+    /// Returns the metadata lines before the first series of the family of the series `metric`. The
+    /// text is empty if they were written before or there is no metadata. `quoted` formats a name.
     pub fn lines(&mut self, metric: &str, quoted: impl Fn(&str) -> String) -> String {
         let Some((name, family)) = self.family_of(metric) else {
             return String::new();
@@ -74,7 +74,7 @@ impl Heads {
         }
         let shown = quoted(&name);
         let _ = writeln!(lines, "# TYPE {shown} {}", family.kind.name());
-        // The format has the unit of a metric at the end of its name.
+        // OpenMetrics requires that the name of a metric ends with its unit.
         let ending = format!("_{}", family.unit);
         if !family.unit.is_empty() && name.ends_with(&ending) {
             let _ = writeln!(lines, "# UNIT {shown} {}", family.unit);
@@ -86,11 +86,11 @@ impl Heads {
         lines
     }
 
-    /// The family of a series, by the name that it has in this format.
+    /// Returns the family of a series, by its name in OpenMetrics.
     fn family_of<'a>(&'a self, metric: &'a str) -> Option<(&'a str, Family)> {
         if let Some(family) = self.families.get(metric) {
             let mut family = family.clone();
-            // A family is named without what these types put behind the names of their series.
+            // The name of a family lacks the suffixes that these types add to their series.
             let ending = match family.kind {
                 MetricType::Counter => "_total",
                 MetricType::Info => "_info",
@@ -113,7 +113,7 @@ impl Heads {
     }
 }
 
-/// Whether series of a type may end so.
+/// Returns whether series of a type may have this suffix.
 fn has(kind: MetricType, ending: &str) -> bool {
     match kind {
         MetricType::Counter => matches!(ending, "_total" | "_created"),

@@ -1,15 +1,16 @@
-//! `firn tsdb import prometheus SRC --data DATA`: all samples of a Prometheus become blocks.
+//! The command `firn tsdb import prometheus SRC --data DATA`: converts all samples of a Prometheus
+//! data folder into blocks.
 //!
 //! ```text
-//! block of SRC -> one block; its name stays, so that a second run passes over it
-//! head of SRC  -> a block for each part that fits into memory, committed together under a name
-//!                 made of the files' names and lengths
+//! block of SRC -> one block with the same id, so that a second run skips it
+//! head of SRC  -> one block per part that fits into memory, committed together under an id
+//!                 derived from the names and lengths of the files
 //! ```
 //!
-//! A block is written, read back and counted before it is committed: what was read is there, or
-//! nothing of it. Series come in Prometheus's order, which is that of blocks but for series with a
-//! label that sorts before `__name__`: of those the index is read first, and they are put in their
-//! place.
+//! A block is written, read back and counted before it is committed: either all samples read from
+//! it are stored, or none. Series are read in Prometheus's order, which is the order of Firn's
+//! blocks except for series with a label that sorts before `__name__`. Those are collected from the
+//! index first, and inserted in their positions.
 
 use super::progress::Progress;
 use super::source::{Source, SourceBlock, SourceFile, min_valid_time};
@@ -27,24 +28,25 @@ use std::path::Path;
 /// Samples of a series that are decoded at a time.
 const PIECE_SAMPLES: usize = 8192;
 
-/// Bytes that labels and samples of a head may take in memory at a time.
+/// Maximum bytes of labels and samples of a head in memory.
 const HEAD_BYTES: usize = 256 << 20;
 
-/// Bytes of samples that are held because their series are not in the order of the head.
+/// Maximum bytes of buffered samples of series that are out of the order of the head.
 const APART_BYTES: usize = 64 << 20;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// What was imported.
+    /// Totals of the imported blocks.
     pub imported: Imported,
-    /// Blocks and heads that were imported before.
+    /// Number of blocks and heads that were imported before.
     pub passed: usize,
-    /// What there is to say about the source.
+    /// Remarks about the source for the user.
     pub notes: Vec<String>,
 }
 
-/// Imports the folder `source` into the data folder `data`.
+/// Imports the folder `source` into the data folder `data`. Blocks that were imported before are
+/// skipped.
 pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<Summary, Error> {
     let source = Source::open(env, source)?;
     let blocks = source.blocks()?;
@@ -69,13 +71,13 @@ pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<Summary, Erro
     Ok(summary)
 }
 
-/// The name that a block has there, too.
+/// Returns the id of a block, which equals the name of the source block.
 fn id_of(block: &SourceBlock) -> BlockId {
     let name = block.meta.ulid.0;
     BlockId::new((name >> 80) as i64, name)
 }
 
-/// What was read.
+/// Numbers of series and samples that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     series: u64,
@@ -83,7 +85,7 @@ struct Count {
 }
 
 impl Count {
-    /// Commits what was written, if it is what was read.
+    /// Commits the written block if its counts equal those that were read.
     fn commit(self, import: Import) -> Result<Imported, Error> {
         let written = import.verify()?;
         let there = Count {
@@ -143,7 +145,8 @@ fn import_block(
     count.commit(import)
 }
 
-/// Whether a series may not stand where Prometheus has it: its first label is not its name.
+/// Returns whether the order of a series may differ between Prometheus and Firn: its first label is
+/// not its name.
 fn is_apart(labels: LabelsRef<'_>) -> bool {
     let first = labels.pairs().next();
     first.is_none_or(|(name, _)| name != METRIC_NAME.as_bytes())
@@ -153,8 +156,8 @@ fn is_before(a: LabelsRef<'_>, b: LabelsRef<'_>) -> bool {
     block_order(a, b) == Ordering::Less
 }
 
-/// The series that may not stand where Prometheus has them, in the order of blocks, with the
-/// numbers that the index knows them by.
+/// Returns the series whose order may differ, in the order of Firn's blocks, with their references
+/// in the index.
 fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64)>, Error> {
     let mut apart = Vec::new();
     while let Some(series) = reader.next_series()? {
@@ -167,7 +170,7 @@ fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64
     Ok(apart)
 }
 
-/// Pushes series into a block and counts them.
+/// Writes series to a block and counts them.
 struct Push<'p, 'w> {
     into: &'p mut Series<'w>,
     progress: &'p Progress,
@@ -190,7 +193,7 @@ impl<'p, 'w> Push<'p, 'w> {
         self.series(labels.as_ref(), || series.next_sample())
     }
 
-    /// A series and its samples, a piece at a time. One without samples is left out.
+    /// Writes a series and its samples piece by piece. A series without samples is left out.
     fn series(
         &mut self,
         labels: LabelsRef<'_>,
@@ -237,13 +240,13 @@ fn value_of(value: Value) -> Sample {
     }
 }
 
-/// A head that is imported.
+/// Import of a head into one or more blocks.
 struct HeadImport<'a> {
     target: &'a Target,
     id: BlockId,
     reader: HeadReader<SourceFile>,
     progress: &'a Progress,
-    /// A series that comes before the one in front of it: it begins the next block.
+    /// Series that is out of order after its predecessor, and begins the next block.
     next: Option<(Labels, Columns)>,
     last: Option<Labels>,
     is_at_end: bool,
@@ -297,7 +300,7 @@ impl<'a> HeadImport<'a> {
             let what = "histograms in the WAL with an unknown schema were skipped";
             summary.notes.push(format!("{unknown} {what}"));
         }
-        // A series that is written in several windows counts in each.
+        // A series that is written in several time windows is counted in each of them.
         let mut count = self.count;
         count.samples += held.samples;
         let written = import.verify()?;
@@ -308,7 +311,7 @@ impl<'a> HeadImport<'a> {
         Ok(())
     }
 
-    /// Fills a block with the series that follow, as long as they are in order.
+    /// Fills a block with the following series, as long as they are in order.
     fn fill_block(&mut self, into: &mut Series<'_>) -> Result<(), Error> {
         let mut columns = Columns::default();
         if let Some((labels, first)) = self.next.take() {
@@ -359,7 +362,8 @@ impl<'a> HeadImport<'a> {
     }
 }
 
-/// A name for what is in the head: another one once something was appended or blocks were cut.
+/// Returns an id for the contents of the head. It changes if samples are appended or blocks are
+/// cut.
 fn id_of_head(files: &HeadFiles<SourceFile>, min_valid_time: Option<i64>) -> BlockId {
     let chunks = files.chunks.iter().map(|chunks| &chunks.file);
     let logs = files.checkpoint.iter().chain(&files.wal).chain(&files.wbl);
@@ -373,7 +377,7 @@ fn id_of_head(files: &HeadFiles<SourceFile>, min_valid_time: Option<i64>) -> Blo
     BlockId::new(time, fnv(told.as_bytes()))
 }
 
-/// FNV-1a of 128 bits: the same for the same bytes in every version.
+/// Returns the FNV-1a hash of 128 bits, which is the same in every version.
 pub fn fnv(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -1,8 +1,9 @@
-//! `firn tsdb create-blocks-from openmetrics FILE --data DATA`: samples of a text become blocks.
+//! The command `firn tsdb create-blocks-from openmetrics FILE --data DATA`: converts the samples of
+//! a text into blocks.
 //!
-//! The text is read a piece at a time, each ending with a line; samples wait in memory, in any
-//! order, until they are many, and are blocks then. All blocks are committed at the end: a text
-//! with an error leaves nothing.
+//! The text is read in pieces that end with a line. Samples are buffered in memory, in any order,
+//! and written to blocks when the buffer is full. All blocks are committed at the end: a text with
+//! an error leaves no data.
 
 use super::heads::Heads;
 use super::progress::Progress;
@@ -14,16 +15,16 @@ use firn_storage::import::{Buffer, Import, Imported, Sample, Target};
 use firn_wire::exposition::{Event, Format, LabelPairs, Parser, PieceLimits, Pieces, Value};
 use std::path::Path;
 
-/// Text that is parsed at a time.
+/// Sizes of the pieces that are parsed at a time.
 const LIMITS: PieceLimits = PieceLimits {
     piece_bytes: 1 << 20,
     line_bytes_max: 16 << 20,
 };
 
-/// Bytes of samples that wait in memory.
+/// Maximum bytes of samples buffered in memory.
 const BUFFER_BYTES: usize = 256 << 20;
 
-/// Imports the file `text` into the data folder `data`, with `added` labels on every series.
+/// Imports the file `text` into the data folder `data`, with the labels `added` on every series.
 pub fn import(
     env: &Env,
     text: &Path,
@@ -59,7 +60,7 @@ pub fn import(
     samples.finish()
 }
 
-/// Reads the text from `offset` on until there is enough for a piece.
+/// Reads the text from `offset` until a piece is complete, and returns the new offset.
 fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u64> {
     let wanted = pieces.wanted_bytes();
     let text = pieces.text();
@@ -79,20 +80,20 @@ fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u6
     Ok((at - had) as u64)
 }
 
-/// Samples on their way into blocks.
+/// Samples that are being written to blocks.
 struct Samples {
     import: Import,
     buffer: Buffer,
     heads: Heads,
     pairs: LabelPairs,
-    /// The labels of the newest sample.
+    /// Labels of the newest sample.
     labels: Labels,
-    /// Labels of every series.
+    /// Labels added to every series.
     added: Vec<(String, String)>,
 }
 
 impl Samples {
-    /// Adds the sample at which the parser stands.
+    /// Adds the current sample or metadata line of the parser.
     fn add(&mut self, parser: &Parser<'_>) -> Result<(), Error> {
         let sample = match parser.event() {
             Event::Sample(sample) => sample,

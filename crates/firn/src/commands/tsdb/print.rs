@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! Output of `firn tsdb verify` and `repair`, as text and as JSON.
 
 use crate::file_time::time;
 use firn_model::rounded::{bytes, count, counted};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// A line a damage, a line a remark, and a summary.
+/// Formats a report as text: one line per damage and per remark, and a summary.
 pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
     let mut out = lines(folder, report);
     out += &format!(
@@ -74,7 +74,8 @@ fn line(folder: &Path, finding: &Finding) -> String {
     line
 }
 
-/// The log may have samples twice.
+/// Returns the samples that the WAL still has. It may contain samples twice, so that the number is
+/// limited to the damaged samples.
 fn in_log(finding: &Finding) -> u64 {
     finding
         .in_log
@@ -86,7 +87,7 @@ fn name(folder: &Path, file: &Path) -> String {
     name.display().to_string()
 }
 
-/// One object on one line.
+/// Formats a report as a JSON object on one line.
 pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
     let range = |range: Option<TimeRange>| -> (Value, Value) {
         range.map_or((Value::Null, Value::Null), |r| (r.min.into(), r.max.into()))

@@ -1,16 +1,16 @@
-//! How far a command has come: a line on a terminal, nothing elsewhere.
+//! Progress of a command: a line if standard error is a terminal, else nothing.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// How often the line is drawn in a second.
+/// Updates of the line per second.
 const HERTZ: u8 = 4;
 
-/// The line, until it is dropped.
+/// The progress line, which is removed on drop.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A line for work of so many units, which `unit` names.
+    /// Creates a line for `total` units of work. `unit` is their name.
     pub fn new(total: u64, unit: &str) -> Self {
         let bar =
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(HERTZ));
@@ -18,14 +18,15 @@ impl Progress {
             "{{msg}}: {{human_pos}} of {{human_len}} {unit} ({{percent}}%), {{per_sec}}, \
              {{eta}} left"
         );
-        // A template that is not understood leaves the usual line.
+        // If the template is invalid, the default line is used.
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Self(bar)
     }
 
-    /// The same for a command that prints all the while: no line if that goes to a terminal too.
+    /// Creates a line for a command that prints continuously. It is hidden if standard output is a
+    /// terminal too.
     pub fn beside_output(unit: &str) -> Self {
         match std::io::stdout().is_terminal() {
             true => Self(ProgressBar::hidden()),
@@ -33,17 +34,18 @@ impl Progress {
         }
     }
 
-    /// Whether there is a line: what only tells how much there is need not be found out if not.
+    /// Returns whether the line is visible. If not, the expected amount of work need not be
+    /// computed.
     pub fn is_shown(&self) -> bool {
         !self.0.is_hidden()
     }
 
-    /// What is worked on.
+    /// Sets the name of the current work item.
     pub fn turn_to(&self, what: String) {
         self.0.set_message(what);
     }
 
-    /// So many units more are done. Those that are done twice are more than were expected.
+    /// Advances the line by `units`. Repeated work increases the total if it exceeds it.
     pub fn add(&self, units: u64) {
         self.0.inc(units);
         let done = self.0.position();
@@ -52,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// So many units more are known of.
+    /// Increases the total by `units`.
     pub fn expect(&self, units: u64) {
         self.0.inc_length(units);
     }

@@ -1,4 +1,4 @@
-//! The samples of a data folder that no server uses, as queries would find them.
+//! Reads the samples of a data folder that no server uses, with the results of queries.
 
 use super::progress::Progress;
 use firn_model::budget::Budget;
@@ -21,20 +21,21 @@ use firn_wire::remote_write::KEY_FORMAT;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Series that are decoded at a time, if they stand one behind the other.
+/// Maximum number of consecutive series that are decoded at a time.
 const BATCH_SERIES: usize = 256;
 
-/// A folder, opened as a server would.
+/// A data folder, opened like by a server.
 pub struct Folder {
     store: Arc<Store>,
     tenant: TenantId,
-    /// The series that match one of these; all if there is none.
+    /// Selectors; a series is read if it matches one of them. Empty means all series.
     sets: Vec<Vec<Matcher>>,
     memory: Budget,
 }
 
 impl Folder {
-    /// Opens the folder at `root`, of which the series count that match one of `selectors`, or all.
+    /// Opens the folder at `root`. Only series that match one of `selectors` are read, or all if
+    /// there are none.
     pub fn open(env: &Env, root: &Path, selectors: &[String]) -> Result<Self, Error> {
         let parse = |text: &String| {
             parse_selector(text).map_err(|e| {
@@ -43,7 +44,7 @@ impl Folder {
             })
         };
         let sets = selectors.iter().map(parse).collect::<Result<_, _>>()?;
-        // A folder that is none of ours stays as it is.
+        // Fails before anything is changed if this is not a data folder of Firn.
         drop(DataDir::hold(env, root)?);
         let options = StoreOptions {
             key_format: KEY_FORMAT,
@@ -58,12 +59,12 @@ impl Folder {
         })
     }
 
-    /// Stretches of time that hold all samples, in no order; they may overlap.
+    /// Returns time ranges that contain all samples, unordered and possibly overlapping.
     pub fn ranges(&self) -> Vec<TimeRange> {
         self.store.time_ranges()
     }
 
-    /// What blocks say of metrics, the newest of each.
+    /// Returns the metadata in blocks, the newest of each metric.
     pub fn metadata(&self) -> Result<MetadataBatch, Error> {
         self.store.metadata(MetadataRequest {
             tenant: &self.tenant,
@@ -73,15 +74,15 @@ impl Folder {
         })
     }
 
-    /// Damage that was met since the folder was opened, in words.
+    /// Returns descriptions of the damage found since the folder was opened.
     pub fn damages(&self) -> Vec<String> {
         let damages = self.store.damages();
         let text = |damage: &Damage| format!("{}: {}", damage.file.display(), damage.what);
         damages.iter().map(text).collect()
     }
 
-    /// Calls `take` with each series that has samples in `range`, in order of labels; `progress`
-    /// counts them.
+    /// Calls `take` with each series that has samples in `range`, in the order of labels.
+    /// `progress` counts the series.
     pub fn each_series(
         &self,
         range: TimeRange,

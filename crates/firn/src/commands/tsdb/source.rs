@@ -1,11 +1,11 @@
-//! The data folder of a Prometheus that does not run, opened for reading.
+//! Data folder of a Prometheus that is not running, opened for reading.
 //!
 //! ```text
-//! 01HX..             blocks: those that a start of Prometheus would open
+//! 01HX..                  blocks, as a start of Prometheus would open them
 //! wal, wbl, chunks_head   the head
 //! ```
 //!
-//! Invariant: nothing in the folder is changed, and nothing is created.
+//! Invariant: nothing in the folder is changed or created.
 
 use firn_model::env::{self, Disk, Env, OpenMode};
 use firn_model::error::{Error, ErrorKind};
@@ -19,10 +19,10 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a `meta.json` or of tombstones at most.
+/// Maximum bytes of a `meta.json` or of tombstones.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
 
-/// A file of the folder.
+/// An open file of the folder.
 #[derive(Clone)]
 pub struct SourceFile {
     file: Arc<dyn env::File>,
@@ -60,19 +60,19 @@ impl Ranges for SourceFile {
 /// A block of the folder.
 #[derive(Clone, Debug)]
 pub struct SourceBlock {
-    /// What it says of itself.
+    /// Contents of its `meta.json`.
     pub meta: BlockMeta,
     dir: PathBuf,
 }
 
-/// See the module.
+/// An opened data folder of Prometheus. See the module.
 pub struct Source {
     disk: Arc<dyn Disk>,
     root: PathBuf,
 }
 
 impl Source {
-    /// The folder at `root`; an error if it is none of Prometheus's.
+    /// Opens the folder at `root`. Fails if it is not a data folder of Prometheus.
     pub fn open(env: &Env, root: &Path) -> Result<Self, Error> {
         let source = Self {
             disk: env.disk.clone(),
@@ -95,8 +95,8 @@ impl Source {
         }
     }
 
-    /// The blocks that a start of Prometheus would open, the oldest first: those that others were
-    /// made of are left out.
+    /// Returns the blocks that a start of Prometheus would open, the oldest first, without blocks
+    /// that were compacted into others.
     pub fn blocks(&self) -> Result<Vec<SourceBlock>, Error> {
         let mut blocks = Vec::new();
         for name in self.list(&self.root)? {
@@ -115,7 +115,7 @@ impl Source {
         Ok(blocks)
     }
 
-    /// Opens a block.
+    /// Opens a block for reading its series and samples.
     pub fn reader(&self, block: &SourceBlock) -> Result<BlockReader<SourceFile>, Error> {
         let index = IndexReader::open(self.file(&block.dir.join("index"))?)?;
         let chunks = self.numbered(&block.dir.join("chunks"))?;
@@ -131,7 +131,7 @@ impl Source {
         Ok(BlockReader::new(index, segments, tombstones))
     }
 
-    /// The files of the head.
+    /// Opens the files of the head: the newest checkpoint, WAL, WBL and head chunks.
     pub fn head(&self) -> Result<HeadFiles<SourceFile>, Error> {
         let wal = self.root.join("wal");
         let (mut checkpoint, mut covered) = (Vec::new(), None);
@@ -160,7 +160,7 @@ impl Source {
         })
     }
 
-    /// The names in a folder; none if it is not there.
+    /// Returns the names in a folder, or none if it does not exist.
     fn list(&self, dir: &Path) -> Result<Vec<PathBuf>, Error> {
         match self.disk.list(dir) {
             Err(e) if e.kind() == IoErrorKind::NotFound => Ok(Vec::new()),
@@ -173,7 +173,8 @@ impl Source {
         Ok(names.iter().any(|known| known.as_os_str() == name))
     }
 
-    /// The files of a folder that numbers name, in order; none if the folder is not there.
+    /// Opens the files of a folder that have a number as their name, in order. Returns none if the
+    /// folder does not exist.
     fn numbered(&self, dir: &Path) -> Result<Vec<(u32, File<SourceFile>)>, Error> {
         let names = self.list(dir)?;
         let numbers = names.iter().filter_map(|name| {
@@ -195,7 +196,7 @@ impl Source {
         Ok(File::new(name, SourceFile { file, bytes }))
     }
 
-    /// All bytes of a small file.
+    /// Reads a small file completely.
     fn bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
         let file = self.disk.open(path, OpenMode::Read);
         let file = file.and_then(|file| Ok((file.len()?, file)));
@@ -211,7 +212,8 @@ impl Source {
     }
 }
 
-/// Where the blocks end whose samples came in order; none if there is none.
+/// Returns the end of the newest block whose samples arrived in order, or `None` if there is no
+/// such block.
 pub fn min_valid_time(blocks: &[SourceBlock]) -> Option<TimestampMs> {
     let in_order = blocks.iter().filter(|block| !block.meta.is_out_of_order());
     in_order.map(|block| block.meta.max_time).max()

@@ -1,11 +1,11 @@
-//! The table of `firn tsdb list`, in promtool's columns where there is something for them.
+//! The table of `firn tsdb list`, with promtool's columns where Firn has these values.
 
 use crate::file_time::time;
 use firn_model::units::{format_duration, format_size};
 use firn_storage::listing::ListedBlock;
 use std::time::Duration;
 
-/// The widest column but one that holds a longer value; promtool's.
+/// Minimum width of a column, as in promtool. Longer values widen their column.
 const CELL_MIN: usize = 13;
 
 const HEAD: [&str; 9] = [
@@ -20,8 +20,8 @@ const HEAD: [&str; 9] = [
     "LEVEL",
 ];
 
-/// A line a block. Times are milliseconds and sizes bytes unless people are to read them; the
-/// largest time is the first one behind the block, as in its `meta.json`.
+/// Formats the blocks, one line each. Times are milliseconds and sizes bytes unless `for_people` is
+/// set. The maximum time is exclusive, as in `meta.json`.
 pub fn table(blocks: &[ListedBlock], for_people: bool) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(blocks.iter().map(|block| row(block, for_people)));

@@ -1,4 +1,4 @@
-//! Folders of Prometheus that are imported and exported.
+//! Tests that import data folders of Prometheus and export them again.
 
 use super::reading::Folder;
 use super::{export, import};
@@ -16,13 +16,13 @@ fn env() -> Env {
     real::env().unwrap()
 }
 
-/// What Prometheus wrote: see the tests of the room `wire`.
+/// Returns a data folder written by Prometheus; see the tests of the crate `wire`.
 fn recorded(name: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     crates.join("wire/tests/tsdb").join(name)
 }
 
-/// The bytes of all files below a folder by their paths.
+/// Returns the contents of all files below a folder, by their paths.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -51,7 +51,8 @@ fn exported(data: &Path, out: &Path) -> export::Summary {
     export::prometheus(&env(), &wanted).unwrap()
 }
 
-/// Imports a folder, exports it, and does both with what was exported. Returns what was exported.
+/// Imports a folder, exports it, and repeats both with the exported folder. Returns the first
+/// export.
 fn round(source: &Path, samples: u64) -> BTreeMap<PathBuf, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -74,11 +75,11 @@ fn round(source: &Path, samples: u64) -> BTreeMap<PathBuf, Vec<u8>> {
     blocks
 }
 
-/// What is told of a sample: its kind, time and start, and of a float its bits, of a histogram its
-/// count and its sum.
+/// A sample for comparison: kind, time, start time, and the bits of a float or the count and the
+/// sum of a histogram.
 type Told = (char, i64, i64, [String; 2]);
 
-/// The samples of a line each, by the labels in front of them.
+/// Parses recorded samples, one per line, preceded by the labels of their series.
 fn expected(said: &str) -> BTreeMap<String, Vec<Told>> {
     let mut all: BTreeMap<String, Vec<Told>> = BTreeMap::new();
     let mut series = String::new();
@@ -101,7 +102,7 @@ fn expected(said: &str) -> BTreeMap<String, Vec<Told>> {
     all
 }
 
-/// The same of a data folder.
+/// Returns the samples of a data folder in the same form.
 fn imported(data: &Path) -> BTreeMap<String, Vec<Told>> {
     let hex = |text: &[u8]| text.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let bits = |value: f64| format!("{:x}", value.to_bits());
@@ -170,7 +171,7 @@ fn series_with_labels_before_the_name_is_put_in_its_place() {
     for (i, set) in sets.into_iter().enumerate() {
         let labels = Labels::from_pairs(set.iter().copied());
         writer.start_series(labels.as_ref()).unwrap();
-        // More than are decoded at a time.
+        // More samples than are decoded at a time.
         for time in 0..20_000 {
             writer
                 .push_float(time, 0, (i * time as usize) as f64)
@@ -193,7 +194,7 @@ fn series_with_labels_before_the_name_is_put_in_its_place() {
 fn import_broken_off_in_front_of_the_head_is_taken_up() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    // What a run left that ended behind the blocks: the source had no head then.
+    // Simulates a run that was interrupted after the blocks: the source had no head then.
     for entry in std::fs::read_dir(recorded("plain")).unwrap() {
         let path = entry.unwrap().path();
         if path.join("meta.json").exists() {

@@ -1,5 +1,5 @@
-//! A disk that moves a progress line on: by the bytes that are read of a folder, and by the files
-//! of it that get a second name.
+//! A disk that advances a progress line, by the bytes read from a folder and by the files of it
+//! that are hard-linked.
 
 use super::progress::Progress;
 use firn_model::env::{DirLock, Disk, Env, File, OpenMode};
@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder of a data folder that counts for none of its bytes: what lies there has them too.
+/// Folder of snapshots, which is not counted: its files are hard links to counted ones.
 const SNAPSHOTS: &str = "snapshots";
 
-/// `env` with a line that says how much of the data folder at `root` was read; `env` as it is where
-/// no line would show.
+/// Returns `env` with a progress line for the bytes read from the data folder at `root`, or `env`
+/// unchanged if no line would be visible.
 pub fn watched(env: &Env, root: &Path) -> Env {
     let progress = Progress::new(0, "bytes");
     if !progress.is_shown() {
@@ -29,8 +29,8 @@ pub fn watched(env: &Env, root: &Path) -> Env {
     }
 }
 
-/// Bytes of all files below a folder, but for snapshots right in it; what cannot be read counts
-/// nothing.
+/// Returns the total bytes of all files below a folder, without its snapshots. Files that cannot be
+/// read count as empty.
 pub fn bytes_below(disk: &dyn Disk, root: &Path) -> u64 {
     let mut bytes: u64 = 0;
     let mut folders = vec![root.to_path_buf()];

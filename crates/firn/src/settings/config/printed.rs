@@ -85,7 +85,7 @@ fn text(text: impl Into<String>) -> Node {
     })
 }
 
-/// A value as printed, and whether Go's zero value, which is omitted.
+/// A value as printed, and whether it is Go's zero value, which may be omitted.
 struct Shown {
     node: Node,
     is_zero: bool,
