@@ -1,10 +1,10 @@
-//! Firn answers as Prometheus 3.14 does: every expression of the sets over their data.
+//! Firn's answers equal those of Prometheus 3.14 for every expression of the sets over their data.
 //!
-//! The records are made by `make answers` and never by Firn. The set `plain` is of a system without
-//! feature flags, `full` of one with all of PromQL's, `starts` of one that also stores start
-//! timestamps.
+//! The answers are recorded by `make answers`, never by Firn. The set `plain` is recorded from a
+//! system without feature flags, `full` from one with all feature flags of PromQL, `starts` from
+//! one that also stores start timestamps.
 
-// A panic is how a test fails, and what it prints is shown when it does.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../harness/mod.rs"]
@@ -117,7 +117,7 @@ fn answers_about_start_timestamps_equal_those_of_the_reference() {
     let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\
                     promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
                     st-storage";
-    // What Firn says of the scrape itself is years younger than the data.
+    // Metadata series of the scrape itself are years younger than the data.
     let retention = "--storage.tsdb.retention.time=100y";
     let server = start(dir.path(), &config, &[features, retention]);
     answers::wait_scraped(&format!("http://{}", server.address), &data).unwrap();

@@ -1,4 +1,5 @@
-//! `make answers`: records what a reference Prometheus says, or holds a system against the record.
+//! Program of `make answers`: records the answers of a reference Prometheus, or compares a system
+//! with the record.
 //!
 //! ```text
 //! firn-answers record SET URL    stores the data of the set, asks SET.txt, writes SET.jsonl.gz
@@ -13,18 +14,20 @@
 //! | `plain` | `data.txt` | without feature flags |
 //! | `full` | `data.txt` | with all of PromQL's |
 //! | `requests` | `data.txt` | with the features `promql-per-step-stats`, `search-api` and `exemplar-storage` |
-//! | `filled` | what it scrapes and makes itself | that runs `filled.yml`, without feature flags |
+//! | `filled` | its own scrapes and rules | that runs `filled.yml`, without feature flags |
 //! | `starts` | `starts-data.txt` | with all of PromQL's and stored start timestamps |
 //!
-//! The sets `requests` and `filled` are of whole requests, compared to the letter; they are recorded and checked only.
-//! The system of `requests` runs with `--web.enable-admin-api` and has no scrapes, no rules and no blocks; that of
-//! `filled` has targets, rules, alerts and an Alertmanager.
+//! The sets `requests` and `filled` contain whole requests, whose answers must be equal byte by
+//! byte; they are recorded and checked only. The system of `requests` runs with
+//! `--web.enable-admin-api` and has no scrapes, no rules and no blocks; that of `filled` has
+//! targets, rules, alerts and an Alertmanager.
 //!
-//! The systems must be empty and take remote write. Those of `starts` scrape as `starts.yml` says, and
-//! are started once this program shows the data: behind a failed scrape it is too old.
-//! Prometheus keeps starts with the features `st-storage`, `xor2-encoding` and
-//! `histograms-st-encoding`, and its series in order if no block ends before the data does
-//! (`--storage.tsdb.min-block-duration=1500d --storage.tsdb.max-block-duration=1500d`).
+//! The systems must be empty and accept remote write. Those of `starts` run with the scrape config
+//! `starts.yml`, and must be started after this program exposes the data: after a failed scrape the
+//! data would be too old. Prometheus stores start timestamps with the features `st-storage`,
+//! `xor2-encoding` and `histograms-st-encoding`, and keeps its series in order if no block ends
+//! before the data does (`--storage.tsdb.min-block-duration=1500d
+//! --storage.tsdb.max-block-duration=1500d`).
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, value_parser};
@@ -37,19 +40,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The sets.
+/// Names of the sets.
 const SETS: [&str; 5] = ["plain", "full", "starts", "requests", "filled"];
 
-/// Where the data of `starts` is shown.
+/// Address at which the data of `starts` is exposed.
 const SHOWN_AT: &str = "127.0.0.1:9917";
 
-/// Data time that new random expressions are asked over: a little more than there is data.
+/// Time range of new random expressions in milliseconds: slightly longer than the data.
 const SPAN_MS: i64 = 4_000_000;
 
 fn main() -> ExitCode {
     match run() {
         Ok(text) => {
-            // A reader that closed the pipe does not want the text.
+            // A reader that closed the pipe needs no more output.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -60,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the program understands.
+/// Returns the command line of the program.
 fn command() -> Command {
     let word = |name: &'static str, help: &'static str| {
         let arg = Arg::new(name).value_name(name).required(true);
@@ -117,11 +120,11 @@ fn run() -> Result<String, String> {
     }
 }
 
-/// A set of expressions and the data that they are asked over.
+/// A set of expressions with the data that they query.
 struct Set {
     name: String,
     data: Data,
-    /// What it may be asked beyond what is recorded.
+    /// Dialects of random expressions, beyond the recorded ones.
     dialects: [Dialect; 2],
     is_scraped: bool,
 }
@@ -144,12 +147,13 @@ impl Set {
         })
     }
 
-    /// Stores the data in the systems at `urls`. What comes of it must be kept while they are asked.
+    /// Stores the data in the systems at `urls`. The returned target must be kept while they are
+    /// queried.
     fn store(&self, urls: &[&str]) -> Result<Option<Target>, String> {
         if !self.is_scraped {
             for url in urls {
                 match self.name.as_str() {
-                    // It has samples of its own, which are years younger.
+                    // This system has its own samples, which are years younger.
                     "filled" => requests::wait_filled(url),
                     _ => answers::send(url, &self.data),
                 }
@@ -168,7 +172,7 @@ impl Set {
         matches!(self.name.as_str(), "requests" | "filled")
     }
 
-    /// The file of the recorded answers.
+    /// Returns the path of the recorded answers.
     fn file(&self) -> PathBuf {
         folder().join(format!("{}.jsonl.gz", self.name))
     }

@@ -1,4 +1,4 @@
-//! Queries that run when the process dies are named at the next start.
+//! Queries that run when the process dies are logged at the next start.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
@@ -6,10 +6,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 
-/// Billions of values of one series put in order, which no limit forbids.
+/// A query that sorts billions of values of one series, which no limit prevents.
 const SLOW: &str = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
 
-/// Asks for `path` as `tenant` and does not wait for the answer.
+/// Sends a request for `path` as `tenant` without waiting for the answer.
 fn ask(server: &Server, path: &str, tenant: &str) -> TcpStream {
     let mut socket = TcpStream::connect(&server.address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nX-Scope-OrgID: {tenant}\r\n\r\n");
@@ -34,7 +34,7 @@ fn start(folder: &Path) -> Server {
     Server::start(&folder.join("data"), &flags)
 }
 
-/// The warnings of a start about queries that were active.
+/// Returns the warnings of a start about queries that were active.
 fn named(server: &Server) -> Vec<String> {
     let about = " msg=\"query was active when the process ended\"";
     let is_named = |line: &String| line.contains("level=WARN") && line.contains(about);
@@ -46,7 +46,7 @@ fn query_active_at_a_kill_is_named_once_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());
     let http = server.http();
-    // One that ends is not named.
+    // A query that has ended is not logged.
     let _ended = ask(&server, "/api/v1/query?query=1", "team-z");
     let _instant = ask(
         &server,

@@ -1,4 +1,5 @@
-//! `--agent`: what is pushed is sent on through a kill, and nothing is stored or answered.
+//! Agent mode (`--agent`): pushed samples are forwarded despite a kill, and nothing is stored or
+//! queried.
 
 use crate::harness::server::{Server, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
@@ -7,7 +8,7 @@ use crate::now_ms;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The command line of an agent in `dir` that sends on to `receiver`.
+/// Returns the command line of an agent in `dir` that forwards to `receiver`.
 fn agent(dir: &Path, receiver: &Receiver) -> Command {
     let config = format!(
         "remote_write:\n\
@@ -76,8 +77,8 @@ fn agent_sends_on_what_it_acknowledged_and_answers_no_questions() {
     assert!(agent.stop().success());
 }
 
-/// The folder of an agent that ran, in which nothing can be kept: a file stands where the queue
-/// should.
+/// Prepares the folder of a former agent so that its queue cannot be opened: a file replaces the
+/// folder of the queue.
 fn obstruct(dir: &Path, receiver: &Receiver) -> PathBuf {
     let file = dir.join("queues/sending");
     let command = agent(dir, receiver);

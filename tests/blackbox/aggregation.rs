@@ -1,5 +1,5 @@
-//! Stream aggregation over the real server: killed again and again, compared with what another
-//! server that stores everything answers.
+//! Stream aggregation in a real server that is killed repeatedly, compared with the answers of a
+//! server that stores everything.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, firn, wait_for};
@@ -29,17 +29,17 @@ firn:
       - {record: 'd:heap:count', expr: 'count by (deployment) (heap)', labels: {tier: web}}
 ";
 
-/// A source: its labels and its samples, a staleness marker as NaN.
+/// A source series: its labels and samples, with staleness markers as NaN.
 struct Source {
     deployment: i64,
     pod: String,
     samples: BTreeMap<i64, f64>,
-    /// By how many steps it is delivered late.
+    /// Number of steps by which it is delivered late.
     late: i64,
     end: Option<i64>,
 }
 
-/// Sixty-four bits that follow from those before.
+/// Returns the next 64 bits of a xorshift generator.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -47,8 +47,8 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// Pods that are replaced, counters that are reset, some that come late. All samples lie on the
-/// ends of intervals.
+/// Returns pods that are replaced, counters that are reset, and series that arrive late. All
+/// samples are at the ends of intervals.
 fn fleet(base: i64) -> Vec<Source> {
     let mut state = 0x2545_f491_4f6c_dd1d;
     let mut sources = Vec::new();
@@ -79,7 +79,7 @@ fn fleet(base: i64) -> Vec<Source> {
     sources
 }
 
-/// What is delivered at a step: samples of that step, and of those before that come late.
+/// Returns the request of a step: samples of that step, and late samples of earlier steps.
 fn delivered(sources: &[Source], base: i64, step: i64) -> Vec<u8> {
     let time_of = |source: &Source| base + (step - source.late) * STEP_MS;
     let stale = f64::from_bits(0x7ff0_0000_0000_0002);
@@ -100,7 +100,7 @@ fn delivered(sources: &[Source], base: i64, step: i64) -> Vec<u8> {
             all.push(Series::new(&labels, &[(time, value)]));
         }
     }
-    // Data time goes on, also when all sources are late.
+    // Advances data time even if all sources are late.
     let clock = base + step * STEP_MS;
     all.push(Series::new(&[("__name__", "clock")], &[(clock, 1.0)]));
     body(&all)
@@ -112,7 +112,7 @@ fn start(dir: &Path) -> Server {
     Server::start(&dir.join("data"), &["--config", config.to_str().unwrap()])
 }
 
-/// Values by deployment and time.
+/// Returns values by deployment and time.
 fn range(http: &Http, expr: &str, (start, end): (i64, i64)) -> BTreeMap<(i64, i64), f64> {
     let seconds = |ms: i64| (ms / 1000).to_string();
     let form = [
@@ -135,9 +135,9 @@ fn range(http: &Http, expr: &str, (start, end): (i64, i64)) -> BTreeMap<(i64, i6
     values
 }
 
-/// By how much the rate of the total may differ at `end` from the sum of the rates: nothing where
-/// each source has all samples of the window or none, and none began so near that its rate looks
-/// back to zero; else what `docs/aggregation.md` says of those.
+/// Returns the maximum difference at `end` between the rate of the total and the sum of the rates:
+/// zero if each source has all samples of the window or none, and no source began so recently that
+/// its rate extrapolates to zero; otherwise the bound in `docs/aggregation.md`.
 fn bound(sources: &[Source], deployment: i64, end: i64) -> f64 {
     let whole = WINDOW_MS / STEP_MS;
     let mut bound = 0.0;
@@ -175,7 +175,7 @@ fn rate_of_a_total_is_the_sum_of_the_rates_over_twenty_kills() {
         let request = delivered(&sources, base, step);
         assert_eq!(reference.http().write(&request).status, 204);
         if step % (STEPS / KILLS) == 3 {
-            // At this moment, or after it, or before: the sender does not hear of it.
+            // The kill occurs before, during or after the request; the sender does not notice it.
             let (http, sent) = (server.http(), request.clone());
             let sending = std::thread::spawn(move || http.write(&sent).status);
             if step % 4 != 0 {
@@ -188,7 +188,7 @@ fn rate_of_a_total_is_the_sum_of_the_rates_over_twenty_kills() {
         assert_eq!(answer.status, 204, "{}", answer.body);
     }
     let http = server.http();
-    // In the first window of a total `rate` looks back to zero.
+    // In the first window of a total, `rate` extrapolates to zero.
     let times = (base + 2 * WINDOW_MS, base + (STEPS - 1) * STEP_MS);
     let found = range(&http, "rate({__name__=\"d:requests:total\"}[5m])", times);
     let sum = "sum by (deployment) (rate(requests_total[5m]))";
@@ -207,7 +207,7 @@ fn rate_of_a_total_is_the_sum_of_the_rates_over_twenty_kills() {
         );
     }
     assert!(exact > 20, "only {exact} steps without an edge");
-    // One sample for each interval, without a gap, and never a second one.
+    // Exactly one sample per interval, without gaps or duplicates.
     let count = "count_over_time({__name__=\"d:requests:total\"}[5m])";
     assert!(
         range(&http, count, times)
@@ -227,7 +227,7 @@ fn rate_of_a_total_is_the_sum_of_the_rates_over_twenty_kills() {
     check_dropped(&http);
 }
 
-/// Dropped sources are in no answer, those of rules that drop nothing are.
+/// Checks that dropped sources are in no answer, and that sources of other rules are.
 fn check_dropped(http: &Http) {
     let series = |name: &str| {
         let path = format!("/api/v1/series?match[]={name}");

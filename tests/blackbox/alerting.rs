@@ -1,4 +1,4 @@
-//! Alerts from a rule file to a webhook, and the folder of rules that HTTP edits.
+//! Alerts from a rule file to a webhook, and the folder of rules that can be edited over HTTP.
 
 use crate::harness::server::{Server, wait_for};
 use crate::harness::webhook::Webhook;
@@ -7,7 +7,7 @@ use crate::now_ms;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Starts a server on a config, with these files beside it.
+/// Starts a server with a config and these files beside it.
 fn start(dir: &Path, config: &str, files: &[(&str, &str)], flags: &[&str]) -> Server {
     for (name, text) in files {
         std::fs::write(dir.join(name), text).unwrap();
@@ -92,7 +92,7 @@ alerting:
     });
 }
 
-/// The names of the rules that run.
+/// Returns the names of the running rules.
 fn rule_names(server: &Server) -> Vec<String> {
     let rules = server.http().get("/api/v1/rules").json();
     let groups = rules["data"]["groups"].as_array().unwrap().iter();
@@ -110,7 +110,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     let path = "/prometheus/config/v1/rules";
     let none = http.get(path);
     assert_eq!((none.status, none.body.as_str()), (200, "{}\n"));
-    // What Grafana looks at before it shows its editor, and takes apart behind it.
+    // Grafana reads this before it shows its editor, and parses the response headers.
     let build = http.get("/api/v1/status/buildinfo").json();
     assert_eq!(build["data"]["features"]["ruler_config_api"], "true");
     assert_eq!(none.header("content-type"), "application/yaml");
@@ -132,7 +132,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     });
     let listed = http.get(path).body;
     assert!(listed.starts_with("team/a:\n- name: one\n"), "{listed}");
-    // Grafana finds by the namespace which of the groups that run is the one that is edited.
+    // Grafana uses the namespace to find the edited group among the running ones.
     let runs = |query: &str| {
         let answer = http.get(&format!("/api/v1/rules{query}")).json();
         let groups = answer["data"]["groups"].as_array().unwrap().clone();
@@ -148,7 +148,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     assert_eq!(runs(&format!("?file[]={path_of_file}")).len(), 2);
     let shown = http.get(&format!("{namespace}/two"));
     assert!(shown.body.starts_with("name: two\n"), "{}", shown.body);
-    // What Mimir's ruler adds to groups.
+    // Keys that Mimir's ruler adds to groups.
     let keys = "source_tenants: [a]\nevaluation_delay: 1m\n\
                 align_evaluation_time_on_interval: true\nquery_offset: 2m\n";
     let of_ruler = group("three", "vector(3)") + keys;
@@ -225,7 +225,7 @@ alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}
     let firing = webhook.next().1.remove(0);
     let series = Series::new(&[("__name__", "here")], &[(now_ms(), 1.0)]);
     assert_eq!(server.http().write(&body(&[series])).status, 204);
-    // One that fires ends minutes from now, unless it is told again.
+    // A firing alert ends in a few minutes, unless it is sent again.
     let resolved = webhook.next_alert(|alert| ends(alert) < ends(&firing));
     assert_eq!(resolved["labels"], json!({"alertname": "Gone"}));
     assert_eq!(resolved["startsAt"], firing["startsAt"]);

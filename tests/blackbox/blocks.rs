@@ -1,5 +1,5 @@
-//! Blocks of real folders: what they are made of, what a server does without one that is damaged,
-//! and how fast they come to be.
+//! Blocks of real data folders: their analysis, the behaviour of a server with a damaged block, and
+//! the write benchmark.
 
 use crate::harness::server::{Server, firn};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn tsdb(args: &[&str]) -> (Option<i32>, String, String) {
 
 const HOUR_S: i64 = 3_600;
 
-/// A data folder with a block for each of two times two hours: a series that is there all the time,
-/// one in ten of which each is there a tenth of it, and one beside them.
+/// Creates a data folder with two blocks of two hours each: a continuous series, ten series of
+/// which each exists for a tenth of the time, and one other.
 fn with_two_blocks() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -207,7 +207,7 @@ fn metadata_of_blocks_is_printed_and_served_without_a_target() {
     assert!(server.stop().success());
 }
 
-/// The metric in the exposition of a server.
+/// Returns a metric from the exposition of a server.
 fn metric(server: &Server, name: &str) -> Option<f64> {
     let text = server.http().get("/metrics").body;
     let line = text
@@ -322,7 +322,7 @@ fn block_that_is_damaged_is_in_quarantine_and_stops_nothing() {
     let index = data.join("blocks").join(&name).join("index");
     let copy = index.with_extension("copy");
     let whole = std::fs::read(&index).unwrap();
-    // The footer and the directory before it, in both places.
+    // Cuts off the footer and the directory before it, in both files.
     for path in [&index, &copy] {
         std::fs::write(path, &whole[..whole.len() - 100]).unwrap();
     }
@@ -362,7 +362,7 @@ fn block_that_is_damaged_is_in_quarantine_and_stops_nothing() {
         assert_eq!(code, Some(1));
         assert!(out.contains(&format!("blocks/{name}/index")), "{out}");
     }
-    // Put back from a backup, it is read again.
+    // After it is restored from a backup, the block is read again.
     std::fs::write(&index, &whole).unwrap();
     let server = start(&data);
     let found = server.http().query("up", (400_000 * HOUR_S + 600) * 1000);

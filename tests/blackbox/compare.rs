@@ -1,4 +1,4 @@
-//! `firn compare` against systems with planted differences, against itself, and with bad input.
+//! `firn compare` against systems with planted differences, against itself, and with invalid input.
 
 use crate::harness::server::{Server, firn};
 use crate::harness::write::{Series, body};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The stretch of data that the stubs have, in seconds.
+/// Time range of the data of the stubs, in seconds.
 const START: i64 = 1_700_000_000;
 const END: i64 = START + 3_600;
 
@@ -62,7 +62,8 @@ fn decode(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// A system that answers by `plant`, and as every stub does where that says nothing.
+/// Starts a system that first calls `plant`, and sends the answer of a sound system if `plant`
+/// changed nothing.
 fn stub(
     plant: impl Fn(&Ask, &mut Value, &mut TcpStream) -> bool + Send + Sync + 'static,
 ) -> Target {
@@ -76,10 +77,10 @@ fn stub(
     .unwrap()
 }
 
-/// What a sound system says.
+/// Returns the answer of a sound system.
 fn sound(ask: &Ask) -> Value {
     let data = match ask.endpoint.as_str() {
-        // There is no data behind labels whose names have `gone` in them.
+        // Labels whose names contain `gone` have no data.
         "query" | "query_range" if ask.query().split(" or ").all(|part| part.contains("gone")) => {
             json!({"resultType": "vector", "result": []})
         }
@@ -104,7 +105,7 @@ fn sound(ask: &Ask) -> Value {
     json!({"status": "success", "data": data})
 }
 
-/// The first value of the first element, or the last one of the first series.
+/// Returns the first value of the first element, or the last value of the first series.
 fn value_of(answer: &mut Value) -> &mut Value {
     let series = &mut answer["data"]["result"][0];
     let is_range = series["values"].is_array();
@@ -117,7 +118,7 @@ fn value_of(answer: &mut Value) -> &mut Value {
     }
 }
 
-/// Everything that may be wrong with a system, each in the answers about one metric.
+/// Plants every kind of difference, each in the answers about one metric.
 fn plant(ask: &Ask, answer: &mut Value, stream: &mut TcpStream) -> bool {
     let result = |answer: &mut Value| answer["data"]["result"].as_array_mut().unwrap().clone();
     if ask.endpoint == "labels" {
@@ -169,7 +170,7 @@ fn plant(ask: &Ask, answer: &mut Value, stream: &mut TcpStream) -> bool {
     true
 }
 
-/// Runs the comparison; returns the exit code, what it wrote, and the report.
+/// Runs the comparison; returns the exit code, its output, and the report.
 fn compare(dir: &Path, baseline: &str, candidate: &str, more: &[&str]) -> (i32, String, Value) {
     let report = dir.join("report");
     let mut command = firn();
@@ -281,7 +282,7 @@ fn planted_differences_are_found_in_their_classes_and_kept() {
         "{}",
         reason("endless")
     );
-    // Nothing else differs; an index that lists what is gone is no difference.
+    // Nothing else differs. An index that still lists deleted series is not a difference.
     let passes = &report["passes"];
     assert_eq!(
         passes["instant"],
@@ -379,7 +380,7 @@ fn label_with_data_in_one_system_alone_is_a_difference() {
     assert_eq!(code, 0, "{text}");
 }
 
-/// Flags of a run over the stretch of the stubs, with a list.
+/// Returns the flags of a run over the time range of the stubs, with a list of queries.
 fn over_all<'a>(list: &'a str, stretch: &'a [String; 2]) -> Vec<&'a str> {
     let [start, end] = stretch;
     vec!["--queries", list, "--start", start, "--end", end]
@@ -414,7 +415,7 @@ fn labels_of_one_index_match_only_if_all_of_them_were_looked_at() {
             json!(["error"]),
             "too many samples",
         ),
-        // What has data is a difference, whatever is not known of others.
+        // Existing data is a difference, even if other queries failed.
         (
             with(gone(10), &["live", "refused"]),
             "mismatch",
@@ -466,7 +467,7 @@ fn baseline_that_contradicts_itself_in_its_last_answer_skips_the_question() {
     let dir = tempfile::tempdir().unwrap();
     let asked = AtomicUsize::new(0);
     let baseline = stub(move |ask, answer, _| {
-        // The question, and four times again.
+        // The original query and four repetitions.
         if ask.is_about("one_ulp") && asked.fetch_add(1, Ordering::SeqCst) == 4 {
             *value_of(answer) = "7".into();
         }
@@ -540,7 +541,7 @@ fn what_cannot_be_written_is_noted_and_the_last_report_decides() {
     let (_, _, report) = run(&flags);
     let folder = finding(&report, "instant", "one_ulp")["folder"].clone();
     let folder = report_dir.join(folder.as_str().unwrap());
-    // There is a file where the folder should be.
+    // A file replaces the folder.
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::write(&folder, "").unwrap();
     let (code, text, report) = run(&flags);
@@ -555,7 +556,7 @@ fn what_cannot_be_written_is_noted_and_the_last_report_decides() {
         text.contains("1 time a file could not be written"),
         "{text}"
     );
-    // A report that is not written is written with the next round.
+    // A report that cannot be written is written in the next round.
     let obstacle = report_dir.join("report.new");
     std::fs::create_dir(&obstacle).unwrap();
     let start = (now_ms() / 1000 - 3_600).to_string();
@@ -568,7 +569,7 @@ fn what_cannot_be_written_is_noted_and_the_last_report_decides() {
         "{text}"
     );
     let clearing = std::thread::spawn(move || {
-        // Cleared while the run goes on.
+        // Removes the obstacle during the run.
         std::thread::sleep(Duration::from_millis(1_000));
         std::fs::remove_dir(&obstacle).unwrap();
     });
@@ -612,10 +613,10 @@ fn folders_are_no_more_than_they_may_be() {
     }
 }
 
-/// Endpoint, question and beginning of requests.
+/// Endpoint, query and start of requests.
 type Notes = Arc<Mutex<Vec<(String, String, String)>>>;
 
-/// A stub that notes endpoint, question and beginning of every request.
+/// Starts a stub that records endpoint, query and start of every request.
 fn noting() -> (Target, Notes) {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&noted);
@@ -720,7 +721,7 @@ fn questions_of_a_long_run_are_gathered_again() {
     let seen = Arc::clone(&asked);
     let baseline = stub(move |ask, answer, _| {
         if ask.endpoint == "label/pod/values" {
-            // A pod is replaced each time, and once the index does not answer.
+            // A pod is replaced each time, and one request to the index fails.
             match gathered.fetch_add(1, Ordering::SeqCst) {
                 1 => answer["status"] = "error".into(),
                 number => answer["data"] = json!([format!("pod{number}")]),
@@ -756,7 +757,7 @@ fn questions_of_a_long_run_are_gathered_again() {
     let (code, text, report) = compare(dir.path(), &baseline.address, &sound.address, &flags);
     assert_eq!(code, 0, "{text}");
     assert!(report["gathered"].as_u64().unwrap() >= 3, "{report:#}");
-    // What could not be gathered again is asked as before.
+    // If the list cannot be gathered again, the previous one is used.
     assert_eq!(report["passes"]["instant"]["skip"], 0, "{report:#}");
     let asked = asked.lock().unwrap();
     for pod in ["pod0", "pod2"] {
@@ -826,7 +827,7 @@ fn system_compared_with_itself_matches_whole() {
     }
 }
 
-/// Labels that were compared: those of the data and of the server about itself.
+/// Returns the number of compared labels: those of the data and those of the server's own metrics.
 fn text_labels(report: &Value) -> u64 {
     let counts = report["passes"]["label_values"].as_object().unwrap();
     let all: u64 = counts.values().map(|count| count.as_u64().unwrap()).sum();
@@ -953,9 +954,9 @@ fn system_with_a_certificate_that_does_not_fit_cannot_be_asked() {
     let cases: [(&str, Vec<&str>, i32, &str); 6] = [
         (&right, own.to_vec(), 1, refused),
         (&right, trusting(&other), 1, refused),
-        // The certificate is another name's.
+        // The certificate is for another name.
         (&wrong, trusting(&known), 1, refused),
-        // The server asks for one too.
+        // The server requires a client certificate too.
         (&right, vec!["--ca", &known], 1, "cannot query the "),
         (&right, vec!["--ca", &key], 2, "client.key: no certificate"),
         (&right, trusting(&known), 0, "match rate   100 %"),

@@ -1,4 +1,5 @@
-//! Configs in the manner of well-known setups: each starts, and says what it does not act on.
+//! Configs like those of well-known setups: each starts a server, which reports the keys without
+//! effect.
 
 use crate::harness::server::{Server, firn};
 use firn_model::yaml::{self, Node};
@@ -14,7 +15,7 @@ fn configs() -> Vec<PathBuf> {
     paths
 }
 
-/// The keys that the config's own comment says are not acted on.
+/// Returns the keys without effect that the config's own comment lists.
 fn announced(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let line = text
@@ -53,7 +54,7 @@ fn config_of_the_wild_starts_and_names_what_it_does_not_act_on() {
 #[test]
 fn config_of_the_wild_passes_its_check() {
     for path in configs() {
-        // The files that they name are elsewhere.
+        // The files that the configs name do not exist here.
         let output = firn()
             .args(["check", "config", "--syntax-only"])
             .arg(&path)
@@ -68,16 +69,16 @@ fn config_of_the_wild_passes_its_check() {
     }
 }
 
-/// A config, and what upstream's checker says of it.
+/// A config, and the verdict of upstream's checker.
 struct Case {
     it: String,
     config: String,
-    /// Files beside it, by name.
+    /// Contents of files beside the config, by name.
     files: Vec<(String, String)>,
     arguments: Vec<String>,
-    /// `valid`, `refused`, or what it is refused with.
+    /// `valid`, `refused`, or the error.
     verdict: String,
-    /// The exit code, if it is neither 0 for what is valid nor 1 for what is refused.
+    /// Exit code, if it differs from 0 for valid and 1 for rejected configs.
     code: Option<i32>,
 }
 
@@ -98,7 +99,7 @@ impl Case {
         }
     }
 
-    /// Says what differs, if anything does.
+    /// Returns a description of the difference, if there is one.
     fn difference(&self) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -129,7 +130,7 @@ impl Case {
     }
 }
 
-/// Tries the configs of one file of `tests/configs/verdicts`.
+/// Checks the configs in one file of `tests/configs/verdicts`.
 fn check(topic: &str, cases_min: usize) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/configs/verdicts");
     let text = std::fs::read_to_string(dir.join(topic).with_extension("yml")).unwrap();

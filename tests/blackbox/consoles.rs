@@ -1,5 +1,5 @@
-//! What an operator adds to the pages of a server: console templates, files, a title; with a
-//! prefix, with locks, and with what must not get out of a folder.
+//! Pages that operators add to a server: console templates, files, a title; with a route prefix,
+//! with authentication, and with paths that must not leave a folder.
 
 use crate::harness::server::Server;
 use crate::harness::write::{Series, body};
@@ -97,7 +97,7 @@ impl Consoles {
         ask.send(&self.server.address)
     }
 
-    /// An answer of this status whose text is `want`, in which `DIR` is the folder.
+    /// Checks the status and the text of an answer. `DIR` in the text is replaced by the folder.
     fn check(&self, path: &str, status: u16, want: &str) {
         let reply = self.get(path, &[]);
         let want = want.replace("DIR", &self.folder.path().display().to_string());
@@ -109,7 +109,7 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
-/// The value of a header.
+/// Returns the value of a header.
 fn header<'r>(reply: &'r Reply, name: &str) -> &'r str {
     let lines = reply.head.lines().filter_map(|line| line.split_once(": "));
     let mut found = lines.filter(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -1,4 +1,4 @@
-//! What `deploy/` ships: each expression can be read, and asks for metrics that Firn has.
+//! The files in `deploy/`: each expression is valid and uses metrics that Firn exports.
 
 use crate::harness::server::{Server, firn, wait_for};
 use crate::harness::webhook::Webhook;
@@ -15,17 +15,17 @@ fn shipped(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Names of metrics with the names of the labels that they have.
+/// Names of metrics with the names of their labels.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
-/// Sections of a config that have rules, in a file beside it, and aggregate.
+/// Sections of a config with rules, in a file beside it, and with aggregation.
 const RULES: &str = "
 rule_files: [rules.yml]
 firn: {aggregation: {groups: [{name: g, stream: true, rules: [
   {record: r, expr: sum by (job) (x_total)}]}]}}
 ";
 
-/// What a server exports that has rules, aggregates and sends alerts.
+/// Returns the metrics of a server that has rules, aggregates and sends alerts.
 fn exported() -> Metrics {
     let dir = tempfile::tempdir().unwrap();
     let webhook = Webhook::start();
@@ -43,7 +43,7 @@ fn exported() -> Metrics {
     let server = Server::start(&dir.path().join("data"), &["--config", &config]);
     let mut metrics = Metrics::new();
     let mut text = String::new();
-    // Groups begin once the server is ready.
+    // Groups start after the server is ready.
     wait_for("metrics of groups", || {
         text = server.http().get("/metrics").body;
         text.contains("firn_rule_group_rules{")
@@ -61,7 +61,7 @@ fn exported() -> Metrics {
     metrics
 }
 
-/// What is wrong with an expression.
+/// Returns the errors of an expression.
 fn faults(expression: &str, exported: &Metrics) -> Vec<String> {
     let mut memory = Budget::new("test", usize::MAX).hold();
     let selectors = match parse_selectors(expression, Features::default(), &mut memory) {
@@ -76,7 +76,7 @@ fn faults(expression: &str, exported: &Metrics) -> Vec<String> {
             faults.push(format!("{expression}: no metric {name:?}"));
             continue;
         };
-        // Those that a scrape adds.
+        // Labels that a scrape adds.
         let known = |label: &str| matches!(label, "__name__" | "instance" | "job");
         for matcher in matchers.iter().filter(|m| !known(m.name())) {
             if !labels.contains(matcher.name()) {
@@ -108,7 +108,7 @@ fn shipped_alerts_can_be_loaded_and_ask_for_metrics_that_there_are() {
     }
 }
 
-/// The expressions in a dashboard, however deep.
+/// Collects the expressions at any depth of a dashboard.
 fn expressions(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),

@@ -1,7 +1,8 @@
-//! `docs/differences.md` is true: each of its examples is played against the real server.
+//! Validates `docs/differences.md`: each of its examples is played against a real server.
 //!
-//! Every entry of the page has a block of steps with what Firn, and what Prometheus, says to them.
-//! Firn's side is held here; Prometheus's too if `FIRN_PROMETHEUS` names its binary.
+//! Every entry of the page has a block of steps with the responses of Firn and of Prometheus.
+//! Firn's responses are checked here, and those of Prometheus too if `FIRN_PROMETHEUS` is the path
+//! of its binary.
 
 mod page;
 mod play;
@@ -10,7 +11,7 @@ use page::{Side, Step};
 use play::Player;
 use std::path::PathBuf;
 
-/// The page.
+/// Reads and parses the page.
 fn page() -> Vec<page::Entry> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
     page::read(&std::fs::read_to_string(path).unwrap())

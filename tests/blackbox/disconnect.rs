@@ -1,4 +1,4 @@
-//! A client that goes away: whatever its query is at, its processor time is free within 100 ms.
+//! Clients that disconnect: at any point of a query, its processor time is released within 100 ms.
 //! `FIRN_SEED` repeats the moments of a run.
 
 use crate::harness::http::Http;
@@ -10,19 +10,20 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long a query may go on. Without optimisation everything takes ten times as long.
+/// Maximum time that a query may continue. Without optimization everything is ten times slower.
 const LONGEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
 
-/// Pause between two looks at the server: its own share of the wait.
+/// Pause between two polls of the server, which is part of the measured time.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Moments at which clients go away, for each query: each may meet it at something else.
+/// Number of moments of disconnection per query, at which it may be in different phases.
 const MOMENTS: usize = 6;
 
-/// The first and the last of them, in milliseconds.
+/// Range of the moments, in milliseconds.
 const MOMENTS_MS: std::ops::Range<u64> = 20..400;
 
-/// Every wait holds what the machine does beside: the least of so many is the server's own.
+/// Each measurement includes other work of the machine: the minimum of several is the server's own
+/// time.
 const ATTEMPTS: usize = 4;
 
 const SERIES: usize = if cfg!(debug_assertions) {
@@ -33,10 +34,10 @@ const SERIES: usize = if cfg!(debug_assertions) {
 const SAMPLES: i64 = 60;
 const INTERVAL_MS: i64 = 15_000;
 
-/// Queries of every shape that take long, and in how many steps they are asked: most of them are
-/// at work when their client goes, even on a fast machine.
+/// Slow queries of every shape, with their numbers of steps. Most of them are running when the
+/// client disconnects, even on a fast machine.
 const QUERIES: [(&str, i64); 19] = [
-    // One series whose windows are long.
+    // One series with long windows.
     (
         "max_over_time(stddev_over_time(vector(time())[1d:1s])[20h:1s])",
         2,
@@ -49,13 +50,13 @@ const QUERIES: [(&str, i64); 19] = [
     ("sum by (pod) (rate(wide[5m]))", 2_000),
     ("quantile_over_time(0.9, wide[10m])", 500),
     ("wide", 1_000),
-    // Whole vectors at once.
+    // Operations on whole vectors.
     ("topk by (zone) (1000, wide)", 500),
     ("quantile(0.5, wide)", 500),
     ("count_values(\"v\", wide)", 50),
     ("wide + on (pod, zone) wide", 500),
     ("wide and on (pod) wide unless on (zone) nothing", 500),
-    // Labels and orders.
+    // Labels and sorting.
     (
         "label_replace(wide, \"new\", \"$1-$2\", \"pod\", \"(p.*)-(.*)\")",
         500,
@@ -71,7 +72,7 @@ const QUERIES: [(&str, i64); 19] = [
     ("limit_ratio(0.9, wide)", 2_000),
     ("topk(15000, wide)", 200),
     ("(wide or on (zone) nothing) * 2", 500),
-    // Samples as they are.
+    // Raw samples.
     ("last_over_time(wide[15m:1s])", 20),
 ];
 
@@ -99,8 +100,8 @@ fn running(http: &Http) -> bool {
     !text.contains("\nfirn_server_queries_running 0\n")
 }
 
-/// How long a query goes on after its client went, which is `after` its begin; none if it had ended
-/// by then.
+/// Returns how long a query continues after its client disconnects, which is `after` its start.
+/// `None` if it had ended by then.
 fn time_to_stop(server: &Server, path: &str, after: Duration) -> Option<Duration> {
     let http = server.http();
     let mut socket = TcpStream::connect(&server.address).unwrap();
@@ -119,7 +120,7 @@ fn time_to_stop(server: &Server, path: &str, after: Duration) -> Option<Duration
     Some(start.elapsed())
 }
 
-/// How long a query goes on after its client went at a moment: tries until it was not too long.
+/// Measures a disconnection at one moment, repeatedly until the time is below the limit.
 fn times_to_stop(server: &Server, path: &str, moment: Duration) -> Vec<Duration> {
     let mut times = Vec::new();
     while times.len() < ATTEMPTS {
@@ -181,7 +182,7 @@ fn query_of_a_client_that_went_stops_within_100_ms() {
     assert!(ended.len() * 3 < QUERIES.len(), "never at work: {ended:#?}");
 }
 
-/// A query as a URL has it.
+/// Escapes a query for a URL.
 fn escaped(query: &str) -> String {
     query
         .replace(' ', "%20")

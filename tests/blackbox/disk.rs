@@ -1,4 +1,4 @@
-//! Data folders that are taken, not writable, of another format, full, or damaged.
+//! Data folders that are in use, not writable, of another format, full, or damaged.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, command, firn, spawn, wait_for};
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a server on `data` says when it does not start.
+/// Returns the error of a server on `data` that does not start.
 fn refusal(data: &Path) -> String {
     let refusal = Refusal::of(command(data, &[]));
     assert_eq!(refusal.code, Some(1), "{}", refusal.stderr);
@@ -68,8 +68,8 @@ fn data_folder_not_writable_is_refused() {
     assert!(line.contains(data.to_str().unwrap()), "{line}");
 }
 
-/// A server that scrapes itself, on a file system of its own with so many megabytes: in a mount
-/// namespace of the process, which needs no rights.
+/// Starts a server that scrapes itself, on its own file system of a given size: in a mount
+/// namespace of the process, which needs no privileges.
 fn start_on_small_disk(folder: &Path, megabytes: u32, flags: &[&str]) -> Server {
     let script = "mount -t tmpfs -o size=\"$1\" firn \"$2\" && shift 2 && exec \"$@\"";
     let mut mounted = Command::new("unshare");
@@ -81,14 +81,14 @@ fn start_on_small_disk(folder: &Path, megabytes: u32, flags: &[&str]) -> Server 
     Server::from_child(spawn(mounted))
 }
 
-/// A file on the file system that the server alone sees.
+/// Returns the path of a file on the file system that only the server sees.
 fn filler_of(server: &Server, folder: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", server.pid().as_raw_nonzero());
     let inside = folder.strip_prefix("/").unwrap();
     Path::new(&root).join(inside).join("filler")
 }
 
-/// Writes zeros to `path` until nothing more fits.
+/// Writes zeros to `path` until the file system is full.
 fn fill(path: &Path) {
     let mut file = std::fs::File::create(path).unwrap();
     let zeros = vec![0; 1 << 20];
@@ -139,10 +139,10 @@ fn disk_that_was_full_refuses_writes_meanwhile_and_goes_on_by_itself() {
     );
 }
 
-/// Series of [`minute_of`].
+/// Number of series of [`minute_of`].
 const HOURLY: i64 = 20;
 
-/// A sample of each of some series, each another one in each minute.
+/// Returns a request with one sample per series, with different values in each minute.
 fn minute_of(time_ms: i64) -> Vec<u8> {
     let one = |i: i64| {
         let value = (time_ms / 60_000 * HOURLY + i) as f64;
@@ -154,7 +154,7 @@ fn minute_of(time_ms: i64) -> Vec<u8> {
     body(&(0..HOURLY).map(one).collect::<Vec<_>>())
 }
 
-/// Which of the minutes `acked` lacks a sample or has another value.
+/// Returns the minutes of `acked` with missing samples or wrong values.
 fn missing(http: &Http, acked: &[i64]) -> Vec<i64> {
     let (first, last) = (acked[0], acked[acked.len() - 1]);
     let found = http.query(&format!("hourly[{}ms]", last - first + 1), last);
@@ -176,7 +176,7 @@ fn missing(http: &Http, acked: &[i64]) -> Vec<i64> {
     acked.iter().filter(is_missing).copied().collect()
 }
 
-/// Hours of data time pass, so that blocks are cut, and the disk is full again and again.
+/// Hours of data time pass, so that blocks are cut, and the disk is repeatedly full.
 #[test]
 fn disk_that_is_full_across_cuts_costs_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn disk_that_is_full_across_cuts_costs_nothing_that_was_acknowledged() {
     let mut acked = Vec::new();
     let mut refusals = 0;
     for cycle in 0..4 {
-        // Each time at another place between two cuts.
+        // The disk is full at a different point between two cuts in each cycle.
         for _ in 0..150 + 20 * cycle {
             time += 60_000;
             wait_for("a write to be taken", || {
@@ -218,7 +218,7 @@ fn disk_that_is_full_across_cuts_costs_nothing_that_was_acknowledged() {
             assert!(answer.body.contains("full"), "{}", answer.body);
             true
         });
-        // Some ticks pass, and what is due cannot be done.
+        // Some ticks pass during which due work fails.
         let end = std::time::Instant::now() + std::time::Duration::from_millis(1_500);
         while std::time::Instant::now() < end {
             refusals += u32::from(http.write(&minute_of(time)).status == 503);
@@ -231,7 +231,7 @@ fn disk_that_is_full_across_cuts_costs_nothing_that_was_acknowledged() {
     wait_for("a write to be taken", || {
         http.write(&minute_of(time)).status == 204
     });
-    // A cut that failed is tried again after a minute.
+    // A failed cut is retried after a minute.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(100);
     while blocks() < 2.0 {
         assert!(std::time::Instant::now() < end, "no blocks are cut");
@@ -254,7 +254,7 @@ fn page_that_is_damaged_costs_what_lies_in_it_and_the_answer_says_so() {
     let flags = ["--config", config.to_str().unwrap()];
     let server = Server::start(data.path(), &flags);
     let time_ms = now_ms();
-    // More series than one page holds, so that some are in another page than the first.
+    // More series than one page contains, so that some are in a second page.
     let series = |value: f64| -> Vec<Series> {
         let one = |i: u64| {
             let labels = [("__name__", "kept"), ("id", &*format!("{i:04}"))];
@@ -266,7 +266,7 @@ fn page_that_is_damaged_costs_what_lies_in_it_and_the_answer_says_so() {
     assert_eq!(written.status, 204, "{}", written.body);
     assert!(server.stop().success());
 
-    // The end of the newest page: the beginning belongs to the series that came first.
+    // The damage is at the end of the newest page; its start contains the first series.
     let page = newest_file(&data.path().join("pages"));
     let mut bytes = std::fs::read(&page).unwrap();
     let place = bytes.len() - 256;
@@ -277,7 +277,7 @@ fn page_that_is_damaged_costs_what_lies_in_it_and_the_answer_says_so() {
     let http = server.http();
     let time = format!("{}", time_ms as f64 / 1000.0);
     let ask = |query: &str| http.post("/api/v1/query", &[("query", query), ("time", &time)]);
-    // Every series that is whole counts, and the answer says what it lacks.
+    // Every intact series is counted, and the answer contains a warning about the damage.
     let damaged = ask("count(kept)");
     assert_eq!(damaged.status, 200, "{}", damaged.body);
     let warning = damaged.json()["warnings"][0]
@@ -303,14 +303,14 @@ fn page_that_is_damaged_costs_what_lies_in_it_and_the_answer_says_so() {
     assert_eq!(written.status, 204, "{}", written.body);
 }
 
-/// The file of `folder` whose name is the last one.
+/// Returns the file of `folder` with the greatest name.
 fn newest_file(folder: &Path) -> PathBuf {
     let files = std::fs::read_dir(folder).unwrap();
     let newest = files.map(|file| file.unwrap().path()).max();
     newest.expect("the folder has a file")
 }
 
-/// A request of some KiB that no codec makes much smaller.
+/// Returns series of a few KiB that hardly compress.
 fn incompressible(time_ms: i64, request: u64) -> Vec<Series> {
     let one = |i: u64| {
         let id = (request * 20 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);

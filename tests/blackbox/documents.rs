@@ -1,13 +1,13 @@
-//! Output shown in the documents is what the program prints: the `console` blocks of `README.md` and
-//! of the pages below `docs` are replayed against the built binary.
+//! Output shown in the documentation equals the program's output: the `console` blocks of
+//! `README.md` and of the pages below `docs` are replayed with the built binary.
 //!
 //! ```text
-//! page -> files and commands -> sh, in a folder of its own, with servers of its own
-//!   -> output, without what differs from run to run -> compared, or written into the page
+//! page -> files and commands -> sh, in its own folder, with its own servers
+//!   -> output, without parts that differ between runs -> compared, or written into the page
 //! ```
 //!
-//! `FIRN_RECORD=1` rewrites the blocks with the current output. [`page`] is the form of a page,
-//! [`mask`] how lines are compared, [`play`] what runs the commands.
+//! `FIRN_RECORD=1` rewrites the blocks with the current output. [`page`] parses pages, [`mask`]
+//! compares lines, [`play`] runs the commands.
 
 mod mask;
 mod page;
@@ -16,10 +16,10 @@ mod play;
 use crate::harness::server::Server;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that makes the test write the pages.
+/// Environment variable that makes the test rewrite the pages.
 const RECORD: &str = "FIRN_RECORD";
 
-/// `README.md` and all pages below `docs` that have a block.
+/// Returns `README.md` and all pages below `docs` that have a block.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let mut pages = vec![root.join("README.md")];
@@ -59,12 +59,12 @@ fn documents_show_what_the_program_prints() {
     );
 }
 
-/// The failures of a page with these lines in one block.
+/// Returns the failures of a page with these lines in one block.
 fn failures(lines: &[&str]) -> Vec<String> {
     play::play(&block(lines)).failures
 }
 
-/// A page with one block.
+/// Returns a page with one block.
 fn block(lines: &[&str]) -> String {
     format!("# Page\n\n```console\n{}\n```\n\nEnd.\n", lines.join("\n"))
 }

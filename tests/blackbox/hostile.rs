@@ -1,4 +1,4 @@
-//! Clients that are slow, endless or many: others go on being served.
+//! Clients that are slow, endless or too many: other clients are still served.
 
 use crate::Kept;
 use crate::harness::server::{DEADLINE, Server, wait_for};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// A connection that says nothing yet.
+/// Opens a connection without sending anything.
 pub fn connect(server: &Server) -> TcpStream {
     let socket = TcpStream::connect(&server.address).expect("the server listens");
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -14,7 +14,7 @@ pub fn connect(server: &Server) -> TcpStream {
     socket
 }
 
-/// Reads until the server closes; returns what it said, as far as it is text.
+/// Reads until the server closes the connection, and returns the text.
 fn read_to_end(mut socket: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = socket.read_to_end(&mut bytes);
@@ -69,7 +69,8 @@ fn clients_that_drip_are_cut_and_disturb_nobody() {
         let head: &[u8] = if i % 2 == 0 {
             b"GET /api/v1/query?query=1 HTTP/1.1\r\nHost: "
         } else {
-            // Longer than what drips until the cut: a body that is whole would begin the time anew.
+            // Longer than the bytes sent until the cut, because a complete body would restart the
+            // timeout.
             b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx"
         };
         socket.write_all(head).unwrap();
@@ -90,12 +91,12 @@ fn clients_that_drip_are_cut_and_disturb_nobody() {
     println!("{asked} queries in {:?}", start.elapsed());
 }
 
-/// Drips a byte; says whether the server has closed the connection.
+/// Sends one byte, and returns whether the server has closed the connection.
 fn is_cut(socket: &mut TcpStream) -> bool {
     socket.set_nonblocking(true).expect("a socket of ours");
     let is_closed = match socket.read(&mut [0; 4096]) {
         Ok(0) => true,
-        // An answer (408 or the like), with the end behind it.
+        // An answer such as 408, followed by the end.
         Ok(_) => false,
         Err(e) => e.kind() != std::io::ErrorKind::WouldBlock,
     };
@@ -109,7 +110,7 @@ fn connections_by_the_thousand_leave_room_for_others() {
     let kept = Kept::store(&server.http());
     allow_open_files(4096);
     let idle: Vec<TcpStream> = (0..1000).map(|_| connect(&server)).collect();
-    // New connections wait until idle ones are cut; none of them waits for ever.
+    // New connections wait until idle ones are cut, but not forever.
     let http = server.http();
     wait_for("an answer among a thousand connections", || {
         http.get("/-/healthy").status == 200
@@ -119,7 +120,7 @@ fn connections_by_the_thousand_leave_room_for_others() {
     kept.check(&server.http(), "a thousand connections that went away");
 }
 
-/// Raises the test's own limit of open files.
+/// Raises the limit of open files of the test itself.
 pub fn allow_open_files(count: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! `POST /api/v1/import/prometheus`: text of any age and length.
+//! `POST /api/v1/import/prometheus` with text of any age and length.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::Server;
@@ -18,7 +18,7 @@ const OPEN: (&str, &str) = (
 );
 const YEAR_MS: i64 = 31_557_600_000;
 
-/// A server that takes no late samples otherwise and keeps all of time.
+/// Starts a server that otherwise accepts no late samples and has unlimited retention.
 fn start(data: &Path) -> Server {
     let config = data.parent().unwrap().join("nothing.yml");
     std::fs::write(&config, "storage: {tsdb: {out_of_order_time_window: 0s}}\n").unwrap();
@@ -29,14 +29,15 @@ fn start(data: &Path) -> Server {
     )
 }
 
-/// A data folder with room for a file beside it.
+/// Creates a temporary folder with a path for the data folder in it.
 fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     (folder, data)
 }
 
-/// The samples of `selector` in (time in milliseconds, value) of an hour before `time_ms`.
+/// Returns the samples of `selector`, as pairs of milliseconds and value, in the hour before
+/// `time_ms`.
 fn samples(http: &Http, selector: &str, time_ms: i64) -> Vec<(i64, f64)> {
     let found = http.query(&format!("{selector}[1h]"), time_ms);
     let values = found[0]["values"].as_array().cloned().unwrap_or_default();
@@ -101,7 +102,7 @@ fn import_understands_formats_packings_and_parameters() {
         encoder.finish().unwrap()
     };
     let packed = ("Content-Encoding", "gzip");
-    // As curl sends data that it is given.
+    // The content type of data sent by curl.
     let form = ("Content-Type", "application/x-www-form-urlencoded");
     let open = "# TYPE o counter\no_total 7 1000.5 # {id=\"x\"} 1\n# EOF\n";
     for (headers, body) in [
@@ -218,7 +219,7 @@ fn import_that_is_wrong_says_where_and_why() {
     assert!(http.query("a", 1000).as_array().unwrap().is_empty());
 }
 
-/// Lines with a sample each, of as many series as `series`, one a second from `start_ms` on.
+/// Returns lines with one sample each, of `series` series, one per second from `start_ms`.
 fn lines(from: u64, to: u64, series: u64, start_ms: i64) -> String {
     let line = |i: u64| {
         let (number, second) = (i % series, i / series);
@@ -246,7 +247,7 @@ fn import_of_100_megabytes_is_stored_whole_in_little_memory() {
         kib >> 10
     };
     let before = resident();
-    // 70 bytes a line.
+    // 70 bytes per line.
     let (count, series) = (1_450_000u64, 500u64);
     let start_ms = now_ms() - 2 * YEAR_MS;
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -271,7 +272,7 @@ fn import_of_100_megabytes_is_stored_whole_in_little_memory() {
     assert!(bytes > 100_000_000, "{bytes}");
     let grown = resident() - before;
     println!("{count} samples, {bytes} bytes, {grown} MiB more at most");
-    // Late samples wait in memory for their block: 32 bytes each, and no text does.
+    // Late samples wait in memory for their block, 32 bytes each; the text does not.
     assert!(grown < 110, "{grown} MiB");
     server.kill();
     let server = start(&data);

@@ -1,11 +1,11 @@
-//! Bad requests: each is answered with the right status, and nothing else happens.
+//! Invalid requests: each is answered with the right status and has no other effect.
 
 use crate::harness::http::Answer;
 use crate::harness::server::Server;
 use crate::harness::write::{Series, body, compress, message, push_uvarint};
 use crate::{Kept, now_ms};
 
-/// A compressed body of one series of one sample with these labels.
+/// Returns a compressed body with one sample of one series with these labels.
 fn labelled(labels: &[(&str, &str)]) -> Vec<u8> {
     body(&[Series::new(labels, &[(now_ms(), 1.0)])])
 }

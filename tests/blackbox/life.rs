@@ -1,4 +1,4 @@
-//! Starting, stopping, reloading, and data that outlives the process.
+//! Start, stop, reload, and data that survives the process.
 
 use crate::harness::server::{DEADLINE, Server, command, spawn, wait_for};
 use crate::harness::write::{Series, body};
@@ -129,7 +129,7 @@ fn config_that_changes_is_read_again_where_a_flag_says_so() {
     ];
     let server = Server::start(&data.path().join("data"), &flags);
     let http = server.http();
-    // What is written before the first look is what that look notes.
+    // Changes before the first check are part of its initial state.
     let mut seconds = 11;
     wait_for("the new config", || {
         seconds += 1;
@@ -233,7 +233,7 @@ fn memory_used_beside_resident_size_is_near() {
         let answer = http.write(&body(&series));
         assert_eq!(answer.status, 204, "{}", answer.body);
     }
-    // The gauges are those of the last sweep, which takes some seconds.
+    // The gauges are updated by a sweep that takes some seconds.
     wait_for("used and resident memory to be near", || {
         let text = http.get("/metrics").body;
         let gauge = |name: &str| -> f64 {

@@ -5,7 +5,7 @@ use crate::harness::write::{Series, body};
 use std::io::Write;
 use std::net::TcpStream;
 
-/// Billions of values of one series put in order.
+/// A query that sorts billions of values of one series.
 const SLOW: &str = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
 
 /// Series with a sample at the time of the queries, one more than a query may select.
@@ -114,7 +114,7 @@ fn limit_that_is_reached_is_named_with_the_number() {
     for case in cases() {
         check(&server, &case);
     }
-    // The one place is taken by a query whose client still waits.
+    // The only slot is occupied by a query whose client still waits.
     let mut socket = TcpStream::connect(&server.address).unwrap();
     let request = format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", instant(SLOW));
     socket.write_all(request.as_bytes()).unwrap();
@@ -127,7 +127,7 @@ fn limit_that_is_reached_is_named_with_the_number() {
     check(&server, &(queued, 503, "timeout", text));
 }
 
-/// Below the limit of nesting no stack ends, without optimization either.
+/// Below the nesting limit no stack overflows, even without optimization.
 #[test]
 fn query_that_nests_nearly_as_deep_as_it_may_has_an_answer() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! The locks from outside: TLS, users, tokens and their scopes, tried with every kind of key and
-//! with none.
+//! TLS, users, tokens and their scopes, tested with every kind of credentials and without.
 
 use crate::harness::server::{DEADLINE, Server, wait_for};
 use crate::harness::write::{Series, body, compress, push_field, push_uvarint};
@@ -17,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// `alice` and the password `correct horse`, at bcrypt's lowest cost.
+/// Hash for the user `alice` with the password `correct horse`, with bcrypt's lowest cost.
 const ALICE: &str = "$2b$04$UWvd1gRyIa0XmxZcUUcNXeuNsipcyb1Zjflic0OVHWqVNndXOmDd2";
 const ALICE_BASIC: &str = "Authorization: Basic YWxpY2U6Y29ycmVjdCBob3JzZQ==";
 
-/// Of another password.
+/// Hash of another password.
 const BOB: &str = "$2b$04$KP2rvM3zRnThzuMrH3YltOqSEUKN0eQryzREAsNf00g0DjLAff8/a";
 
-/// The first password at a cost that people have.
+/// Hash of the first password with a realistic cost.
 const ALICE_SLOW: &str = "$2b$10$JIeVk1MMzwmfXBQRXJc8ruk6AqVYG6rheXhw0iIPbZSXfeodZg1nu";
 
 /// A server with a folder for its files.
@@ -33,7 +32,7 @@ struct Locked {
     server: Server,
 }
 
-/// The file `name` of `folder`, with this text.
+/// Writes a text to the file `name` in `folder`.
 fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
@@ -41,7 +40,8 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
 }
 
 impl Locked {
-    /// Starts a server with a web config and a config, in whose texts `DIR` is the folder.
+    /// Starts a server with a web config and a config. `DIR` in their texts is replaced by the
+    /// folder.
     fn start(folder: TempDir, web: &str, config: &str, flags: &[&str]) -> Self {
         let dir = folder.path().to_str().unwrap();
         let web = file(folder.path(), "web.yml", &web.replace("DIR", dir));
@@ -71,7 +71,7 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
-/// Tokens by the scopes that they have.
+/// Tokens with different scopes.
 const TOKENS: &str = "firn:\n  access:\n    tokens:\n    \
     - {name: reader, token: token-of-the-reader, scopes: [read]}\n    \
     - {name: writer, token_file: DIR/writer, scopes: [write]}\n    \
@@ -80,7 +80,7 @@ const TOKENS: &str = "firn:\n  access:\n    tokens:\n    \
     - {name: part, token: token-of-one-part, scopes: [read], match: '{team=\"a\"}'}\n    \
     users:\n      alice: {scopes: [read, admin]}\n";
 
-/// The digest of `token-of-the-ruler`.
+/// SHA-256 digest of `token-of-the-ruler`.
 const RULER_SHA: &str = "18e1aec0b6a75efaa27bdb18656c2ef9e155706ee007da2ddd3b62db413602c9";
 
 fn with_tokens(flags: &[&str]) -> Locked {
@@ -99,7 +99,7 @@ const RULER: &str = "Authorization: Bearer token-of-the-ruler";
 const ROOT: &str = "Authorization: Bearer token-of-the-admin";
 const PART: &str = "Authorization: Bearer token-of-one-part";
 
-/// Every method and path of a server, with the scope that it asks for, as it says itself.
+/// Returns every method and path with its required scope, from the server's own OpenAPI document.
 fn routes(locked: &Locked) -> Vec<(String, String, String)> {
     let document = text(&locked.ask("GET", "/openapi.yaml", &[READER]));
     let root = yaml::parse(&document).unwrap().unwrap();
@@ -127,7 +127,7 @@ fn route_answers_none_wrong_weak_and_right_credentials_as_the_table_says() {
     let routes = routes(&locked);
     assert!(routes.len() > 60, "{}", routes.len());
     for (method, path, scope) in &routes {
-        // A profile lasts for half a minute if it is not told.
+        // A profile takes half a minute by default.
         let path = path.replace('{', "x").replace('}', "") + "?seconds=1";
         let none = locked.ask(method, &path, &[]);
         assert_eq!(none.status, 401, "{method} {path}");
@@ -153,7 +153,7 @@ fn route_answers_none_wrong_weak_and_right_credentials_as_the_table_says() {
             assert!(is_refused(&weak), "{method} {path}");
         }
         if path.contains("/live?") {
-            // A stream has no end.
+            // A stream never ends.
             assert_eq!(first_line(&locked, &path, right), "HTTP/1.1 200 OK\r\n");
             continue;
         }
@@ -168,7 +168,7 @@ fn route_answers_none_wrong_weak_and_right_credentials_as_the_table_says() {
         .wait_log("msg=audit method=POST path=/api/v1/admin/tsdb/snapshot");
 }
 
-/// The first line of the answer to a GET.
+/// Returns the first line of the answer to a GET.
 fn first_line(locked: &Locked, path: &str, header: &str) -> String {
     let mut socket = TcpStream::connect(&locked.server.address).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -256,8 +256,8 @@ fn token_with_a_selector_sees_its_part_of_every_answer() {
     assert_eq!(locked.ask("GET", "/-/ready", &[PART]).status, 200);
 }
 
-/// What is asked by a form is restricted as what is asked by a URL: the part `has` this and
-/// `lacks` that, which the whole has.
+/// Checks that requests with a form are restricted like those with a URL: the restricted answer
+/// contains `has` and lacks `lacks`, and the unrestricted one contains both.
 fn check_forms(locked: &Locked) {
     push_exemplars(locked);
     let whole = "start=0&end=9999999999";
@@ -327,7 +327,7 @@ fn check_forms(locked: &Locked) {
     check_read(locked);
 }
 
-/// Two series with exemplars, of one metric and of one each.
+/// Writes two series with exemplars, with one common metric and one metric each.
 fn push_exemplars(locked: &Locked) {
     for team in ["a", "b"] {
         let only = format!("only_{team}");
@@ -350,7 +350,7 @@ fn push_exemplars(locked: &Locked) {
     }
 }
 
-/// Remote read gives the part alone, as samples.
+/// Checks that remote read returns only the permitted series, as samples.
 fn check_read(locked: &Locked) {
     let mut matcher = Vec::new();
     push_field(&mut matcher, 0x12, b"__name__");
@@ -414,7 +414,7 @@ fn secrets_stand_in_no_answer_and_in_no_log() {
     let flags = text(&locked.ask("GET", "/api/v1/status/flags", &[READER]));
     let metrics = text(&locked.ask("GET", "/metrics", &[READER]));
     assert!(metrics.contains("firn_access_last_reload_successful 1\n"));
-    // What is wrong is said without what is secret.
+    // Errors do not contain secrets.
     let dir = locked.folder.path().to_str().unwrap();
     let short = TOKENS
         .replace("token-of-the-admin", "short-secret")
@@ -447,7 +447,7 @@ fn users_and_headers_follow_the_file_and_a_broken_one_changes_nothing() {
     web("basic_auth_users: {alice: broken}\n");
     locked.server.wait_log("keeping the previous users");
     assert_eq!(alice().status, 200);
-    // Tokens of `firn.access` name a user, so that one must stay.
+    // Entries of `firn.access` refer to a user, so that one must remain.
     web(&format!(
         "basic_auth_users: {{alice: {}}}\nhttp_server_config: {{headers: {{X-XSS-Protection: \
          '0'}}}}\n",
@@ -495,7 +495,7 @@ fn known_password_is_not_slowed_by_those_who_guess() {
     let is_over = AtomicBool::new(false);
     let guesses = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        // Guessers end however the test does.
+        // Stops the guessing threads, even if the test fails.
         let _end = SetOnDrop(&is_over);
         for guesser in 0..16 {
             let (is_over, guesses, address) = (&is_over, &guesses, &address);
@@ -506,14 +506,14 @@ fn known_password_is_not_slowed_by_those_who_guess() {
                     }
                     let guess = format!("Authorization: Basic {}", guess_text(guesser, guess));
                     let reply = ask("GET", "/", &[&guess]).send(address);
-                    // Too many at once are not heard.
+                    // Too many concurrent attempts are rejected.
                     assert!(matches!(reply.status, 401 | 503), "{}", reply.status);
                     guesses.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         wait_for("guesses", || guesses.load(Ordering::Relaxed) > 2);
-        // The first one has to be checked, and waits for few of the others.
+        // The first request must verify the password, and waits for few of the others.
         let start = now_ms();
         let first = push(start);
         let mut slowest = Duration::ZERO;
@@ -527,7 +527,7 @@ fn known_password_is_not_slowed_by_those_who_guess() {
     });
 }
 
-/// Is set when the guard goes.
+/// Sets the flag on drop.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -536,7 +536,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// `alice:gNNN...` in base64: three bytes are four letters.
+/// Returns `alice:gNNN...` in base64: three bytes are four letters.
 fn guess_text(guesser: usize, guess: usize) -> String {
     let letter = |n: usize| char::from(b'A' + (n % 26) as u8);
     let tail: String = [guesser, guess, guess / 26, guess / 676]
@@ -578,7 +578,7 @@ fn certificate_replaced_under_load_costs_no_request() {
         is_over.store(true, Ordering::Relaxed);
     });
     assert!(asked.load(Ordering::Relaxed) > pairs.len());
-    // Half a change is none.
+    // An incomplete change has no effect.
     let other = authority.server();
     file(locked.folder.path(), "server.key", &other.key);
     locked
@@ -660,7 +660,7 @@ fn socket_of_tls_tells_plain_http_and_cuts_who_says_nothing() {
         .collect();
     let client = authority.client(None, &[]);
     let metrics = tls::send(&client, address, &Ask::get("/metrics")).unwrap();
-    // They count, and leave room for one more.
+    // They are counted, and leave room for one more.
     assert!(text(&metrics).contains("\nfirn_server_connections 4\n"));
     for mut socket in silent {
         let ended = socket.read(&mut [0; 64]);
@@ -675,7 +675,7 @@ fn head_of_ten_thousand_headers_is_refused_and_its_credentials_count() {
     let mut bomb = Ask::get("/api/v1/labels");
     bomb.headers = pads;
     assert_eq!(bomb.send(&locked.server.address).status, 401);
-    // Headers that are read are found behind any number of others.
+    // Relevant headers are found after any number of other headers.
     bomb.headers.push(READER.to_owned());
     assert_eq!(bomb.send(&locked.server.address).status, 200);
     let many: Vec<String> = (0..10_000).map(|_| READER.to_owned()).collect();

@@ -1,5 +1,5 @@
-//! The built binary from outside: what users, senders and attackers do to it.
-// A panic is how a test fails, and what it prints is shown when it does.
+//! Black-box tests of the built binary, as used by users, senders and attackers.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod active;
@@ -54,7 +54,7 @@ use harness::http::Http;
 use harness::write::{Series, body};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, in milliseconds since the epoch.
+/// Returns the current time in milliseconds since the epoch.
 fn now_ms() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -62,14 +62,14 @@ fn now_ms() -> i64 {
     now.as_millis() as i64
 }
 
-/// Data that a test stores first and must find again afterwards.
+/// Data that a test stores first and must find again at its end.
 struct Kept {
     time_ms: i64,
     answer: serde_json::Value,
 }
 
 impl Kept {
-    /// Stores two series and remembers what a query says about them.
+    /// Stores two series and remembers the result of a query for them.
     fn store(http: &Http) -> Kept {
         let time_ms = now_ms();
         let series = |name: &str, value: f64| {
@@ -82,7 +82,7 @@ impl Kept {
         Kept { time_ms, answer }
     }
 
-    /// Panics unless the same query has the same answer.
+    /// Panics unless the same query has the same result.
     fn check(&self, http: &Http, after: &str) {
         assert_eq!(
             http.query("kept", self.time_ms),

@@ -1,4 +1,4 @@
-//! `firn mirror` between a sender and receivers that fail in every way that they can.
+//! `firn mirror` between a sender and receivers that fail in every possible way.
 
 pub mod receiver;
 
@@ -27,21 +27,21 @@ fn start(data: &Path, flags: &[&str]) -> Server {
     server
 }
 
-/// A mirror of these receivers.
+/// Starts a mirror with these receivers as targets.
 fn start_for(data: &Path, receivers: &[&Receiver]) -> Server {
     let urls: Vec<String> = receivers.iter().map(|r| r.url()).collect();
     let flags: Vec<&str> = urls.iter().flat_map(|url| ["--target", url]).collect();
     start(data, &flags)
 }
 
-/// A mirror whose config is `text`.
+/// Starts a mirror with the config `text`.
 fn start_with(dir: &Path, text: &str) -> Server {
     let file = dir.join("mirror.yml");
     std::fs::write(&file, text).unwrap();
     start(&dir.join("data"), &["--config", file.to_str().unwrap()])
 }
 
-/// Pushes `body` as it is: what is passed on is not looked into.
+/// Pushes `body` unchanged, because the mirror does not parse bodies.
 fn push(http: &Http, body: &str) -> Answer {
     http.write(body.as_bytes())
 }
@@ -57,7 +57,7 @@ fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|n| format!("body-{n:04}")).collect()
 }
 
-/// The value of a metric's line that begins with `name`.
+/// Returns the value of the metric line that begins with `name`.
 fn metric(http: &Http, name: &str) -> f64 {
     let text = http.get("/metrics").body;
     let line = text.lines().find(|line| line.starts_with(name));
@@ -65,7 +65,7 @@ fn metric(http: &Http, name: &str) -> f64 {
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// Headers and body.
+/// Headers and body of a request.
 type Request<'a> = (&'a [(&'a str, &'a str)], &'a [u8]);
 
 #[test]
@@ -162,7 +162,7 @@ fn mirror_tells_a_sender_of_2_0_what_its_body_holds() {
 
 #[test]
 fn mirror_with_a_web_config_takes_writes_over_tls_and_from_its_users_alone() {
-    // `alice` and the password `correct horse`, at bcrypt's lowest cost.
+    // Hash for the user `alice` with the password `correct horse`, with bcrypt's lowest cost.
     let hash = "$2b$04$UWvd1gRyIa0XmxZcUUcNXeuNsipcyb1Zjflic0OVHWqVNndXOmDd2";
     let known = "Authorization: Basic YWxpY2U6Y29ycmVjdCBob3JzZQ==";
     let dir = tempfile::tempdir().unwrap();
@@ -213,7 +213,7 @@ fn mirror_with_a_web_config_takes_writes_over_tls_and_from_its_users_alone() {
         metrics.contains("firn_server_requests_unauthenticated_total 6\n"),
         "{metrics}"
     );
-    // A client that speaks no TLS gets nothing.
+    // A client without TLS gets no answer.
     let plain = Ask::get("/-/healthy");
     let mut stream = std::net::TcpStream::connect(&mirror.address).unwrap();
     let plain = plain.send_over(&mut stream);
@@ -293,7 +293,7 @@ fn target_that_fails_in_every_way_gets_all_bodies_once_in_order_and_no_other_wai
         bad.set(mood);
         push_all(&http, &all[pushed..pushed + 10]);
         pushed += 10;
-        // The other one has them, whatever this one does.
+        // The other receiver gets all bodies, independent of this one.
         good.wait(pushed);
         wait_for(&name, || metric(&http, &name) > before);
         bad.set(Mood::status(200));
@@ -352,7 +352,7 @@ fn acked_bodies_survive_a_kill_and_a_target_gets_the_last_second_again_at_most()
             3 => away.set(Mood::status(204)),
             _ => {}
         }
-        // Until this long after the pushes began all of it was stored.
+        // Everything up to this time after the start of the pushes was stored.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(1_500) {
             push_all(&http, &numbers(acked..acked + 1));
@@ -373,7 +373,7 @@ fn acked_bodies_survive_a_kill_and_a_target_gets_the_last_second_again_at_most()
         let mut repeated = 0;
         for text in &got {
             let at = all.binary_search(text).unwrap_or(all.len() - 1);
-            // Either the next one, or a step back from which all follow again.
+            // Either the next body, or an earlier one from which all are repeated.
             assert!(at <= next, "{text} came before {}", all[next]);
             repeated += next - at;
             next = at + 1;
@@ -515,8 +515,8 @@ fn mirror_stops_with_success_beside_a_target_that_hangs() {
     assert_eq!(hung.texts(), numbers(0..2));
 }
 
-/// A mirror on a file system of its own with so many megabytes, in a mount namespace of the
-/// process, and where that is seen from here.
+/// Starts a mirror on its own file system of a given size, in a mount namespace of the process.
+/// Also returns the path of that file system outside the namespace.
 fn start_on_small_disk(folder: &Path, megabytes: u32, flags: &[&str]) -> (Server, PathBuf) {
     let script = "mount -t tmpfs -o size=\"$1\" firn \"$2\" && shift 2 && exec \"$@\"";
     let mirror = command(&folder.join("data"), flags);
@@ -541,7 +541,7 @@ fn disk_that_is_full_answers_503_and_takes_bodies_again_by_itself() {
     let http = mirror.http();
     let large = |n: usize| format!("{n:04}{}", "x".repeat(500_000));
     let mut acked = Vec::new();
-    // Pushes until the disk is full, or until it is not; says how the last answer was worded.
+    // Pushes until the answer has this status, and returns its text.
     let mut push_until = |status: u16| {
         let mut said = String::new();
         wait_for(&format!("an answer {status}"), || {
@@ -557,7 +557,7 @@ fn disk_that_is_full_answers_503_and_takes_bodies_again_by_itself() {
     };
     push_until(204);
     let filler = inside.join("filler");
-    // Another program's file, up to what is free.
+    // A file of another program uses all free space.
     let mut file = std::fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 1 << 16]).is_ok() {}
     drop(file);
@@ -569,7 +569,7 @@ fn disk_that_is_full_answers_503_and_takes_bodies_again_by_itself() {
     let freed = Instant::now();
     push_until(204);
     assert!(freed.elapsed() < Duration::from_secs(15));
-    // What waits for the one that is away fills the disk; once it has that, there is room.
+    // The queue of the unreachable receiver fills the disk. Once it is delivered, there is space.
     push_until(503);
     away.set(Mood::status(204));
     let freed = Instant::now();

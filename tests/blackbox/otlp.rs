@@ -1,5 +1,5 @@
-//! OTLP from outside: pushed in both forms, read back, still there after a kill; and what no sender
-//! should send.
+//! OTLP from outside: pushed as protobuf and as JSON, queried, still stored after a kill; and
+//! invalid requests.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::Server;
@@ -21,7 +21,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A field with a length, in protocol buffers.
+/// Encodes a length-delimited protobuf field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut length = bytes.len();
@@ -40,7 +40,7 @@ fn fixed(number: u8, bits: u64) -> Vec<u8> {
     out
 }
 
-/// A request in protocol buffers with one point of a gauge `name` of the service `shop`.
+/// Returns a protobuf request with one point of a gauge `name` of the service `shop`.
 fn protobuf(name: &str, time_ms: i64, value: f64) -> Vec<u8> {
     let pair = |key: &str, value: &str| {
         let value = field(1, value.as_bytes());
@@ -67,7 +67,7 @@ fn protobuf(name: &str, time_ms: i64, value: f64) -> Vec<u8> {
     field(1, &[field(1, &resource), scope].concat())
 }
 
-/// A request in JSON with these metrics.
+/// Returns a JSON request with these metrics.
 fn request(metrics: Value) -> Vec<u8> {
     let resource = json!({"attributes": [
         {"key": "service.name", "value": {"stringValue": "shop"}},
@@ -96,7 +96,7 @@ fn delta(time_ms: i64) -> Value {
         {"timeUnixNano": format!("{time_ms}000000"), "asInt": "5"}]}})
 }
 
-/// The value of the one series of `expression`.
+/// Returns the value of the only series of `expression`.
 #[track_caller]
 fn value(http: &Http, expression: &str, time_ms: i64) -> String {
     let found = http.query(expression, time_ms);
@@ -193,7 +193,8 @@ fn otlp_that_cannot_stand_is_refused_or_named_beside_what_is_stored() {
     );
     assert_eq!(answer.json()["partialSuccess"]["rejectedDataPoints"], "1");
     assert_eq!(value(&http, "ok", now), "1");
-    // Samples of `target_info` between the two points are too old, too: no sender sent them.
+    // Samples of `target_info` between the two points are too old as well, although they were
+    // generated.
     let hours = 2 * 3600 * 1000;
     let late = request(json!([
         gauge("too_old", now - hours, 1.0),
@@ -244,7 +245,7 @@ fn otlp_bombs_cost_their_sender_an_error_and_nothing_else() {
     let http = server.http();
     let zeros = vec![0; 40 << 20];
     let packed = gzip(&zeros);
-    // The end of what is packed says that it is small.
+    // The trailer of the compressed data contains a wrong, small size.
     let lying = [&packed[..], &gzip(b"{}")].concat();
     let deep = format!("{}{}", r#"{"resourceMetrics":"#, "[".repeat(1 << 20));
     let nested = (0..2000).fold(Vec::new(), |inner, _| field(1, &inner));
@@ -266,7 +267,7 @@ fn otlp_bombs_cost_their_sender_an_error_and_nothing_else() {
     ] {
         let answer = http.send(PATH, &headers, &body);
         let is_refused = (400..500).contains(&answer.status);
-        // A message of empty parts holds nothing.
+        // A message with empty parts contains no samples.
         let is_empty = answer.status == 200 && answer.body.is_empty();
         assert!(
             is_refused || is_empty,
@@ -299,7 +300,7 @@ fn otlp_deltas_are_added_up_or_kept_as_the_features_say() {
     }
 }
 
-/// A counter `requests` of two pods.
+/// Returns a counter `requests` of two pods.
 fn counter(time_ms: i64, values: [u64; 2]) -> Value {
     let points = ["a", "b"].into_iter().zip(values).map(|(pod, value)| {
         json!({"timeUnixNano": format!("{time_ms}000000"), "asInt": value.to_string(),
@@ -329,7 +330,7 @@ fn otlp_is_aggregated_on_its_way_and_what_is_dropped_is_not_stored() {
         let answer = server.http().send(PATH, &[JSON], &body);
         check(&answer, 200, JSON.1, "{}");
         if step == 1 {
-            // What was added up is in the log.
+            // The accumulated state is in the WAL.
             server.kill();
             server = Server::start(&data, &flags);
         }
@@ -374,7 +375,7 @@ fn otlp_section_of_the_config_holds_and_is_taken_over() {
     std::fs::write(&config, "otlp: {translation_strategy: NoTranslation}\n").unwrap();
     assert_eq!(http.post("/-/reload", &[]).status, 200);
     server.wait_log("config reloaded");
-    // The new one is taken over beside the answer.
+    // The new configuration is applied concurrently with the answer.
     crate::harness::server::wait_for("the new translation", || {
         push("c.d");
         http.query("{\"c.d\", host_name=\"\"}", now)
@@ -389,7 +390,7 @@ fn otlp_section_of_the_config_holds_and_is_taken_over() {
     );
 }
 
-/// Times of the samples of `selector` up to `now`, with their values.
+/// Returns the times and values of the samples of `selector` up to `now`.
 fn samples(http: &Http, selector: &str, now: i64) -> String {
     let found = http.query(&format!("{selector}[1h]"), now);
     let series = found.as_array().unwrap();
@@ -405,7 +406,7 @@ fn starts_of_pushes_become_zeros_where_the_feature_is_on_as_with_prometheus() {
     let data = tempfile::tempdir().unwrap();
     let on = ["--enable-feature=created-timestamp-zero-ingestion"];
     let server = Server::start(data.path(), &on);
-    // Prometheus 3.14 gives the same samples for these requests.
+    // Prometheus 3.14 stores the same samples for these requests.
     let (http, now) = (server.http(), now_ms() / 1000 * 1000);
     let point = |time: i64, start: i64, value: f64| {
         json!({"timeUnixNano": format!("{time}000000"), "asDouble": value,
@@ -428,7 +429,7 @@ fn starts_of_pushes_become_zeros_where_the_feature_is_on_as_with_prometheus() {
         samples(&http, "hits_total", now),
         format!("[{}]", begun.join(","))
     );
-    // The same start once more, and a reset since.
+    // The same start again, and then a reset.
     push(json!([point(first + 10_000, first - 5_000, 8.0)]));
     push(json!([point(second, second - 1_000, 2.0)]));
     let since = [at(first + 10_000, 8), at(second - 1_000, 0), at(second, 2)];
@@ -449,7 +450,7 @@ fn starts_of_pushes_become_zeros_where_the_feature_is_on_as_with_prometheus() {
     assert_eq!(found, format!("[{}]", at(now, 1)));
 }
 
-/// Pushes a counter with a start to a server without the feature.
+/// Pushes a counter with a start time to a server without the feature.
 fn push_plainly(http: &Http, now: i64) {
     let metric = json!({"name": "plain", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
         "dataPoints": [{"timeUnixNano": format!("{now}000000"), "asInt": "1",

@@ -1,17 +1,17 @@
-//! Profiles of the running server, as `go tool pprof` reads them.
+//! Profiles of the running server, as read by `go tool pprof`.
 
 use crate::harness::server::Server;
 use crate::raw::Ask;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A million values of a subquery put in order: a tenth of a second or more.
+/// A query that sorts a million values of a subquery: a tenth of a second or more.
 const BUSY: &str = "quantile_over_time(0.5,vector(time())[200h:1s])";
 
-/// Samples of a profile that say something of where the time went.
+/// Minimum number of samples of a meaningful profile.
 const SAMPLES_MIN: u64 = 50;
 
-/// A CPU profile: the stacks of samples, innermost function first, and how many there were of each.
+/// A CPU profile: stacks, with the innermost function first, and their numbers of samples.
 #[derive(Debug, Default)]
 struct Profile {
     stacks: Vec<(Vec<String>, u64)>,
@@ -23,7 +23,7 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message; panics if they are not well formed.
+/// Returns the fields of a message; panics if they are malformed.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -56,7 +56,7 @@ fn uvarint(bytes: &mut &[u8]) -> u64 {
     panic!("a number of more than 64 bits");
 }
 
-/// The numbers with one tag of a message, packed or not.
+/// Returns the numbers with one tag in a message, packed or not.
 fn numbers(message: &[u8], tag: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for (_, field) in fields(message).into_iter().filter(|(t, _)| *t == tag) {
@@ -72,7 +72,7 @@ fn numbers(message: &[u8], tag: u64) -> Vec<u64> {
     found
 }
 
-/// The messages, or texts, with one tag of a message.
+/// Returns the messages or texts with one tag in a message.
 fn parts(message: &[u8], tag: u64) -> Vec<&[u8]> {
     let parts = fields(message).into_iter().filter(|(t, _)| *t == tag);
     let bytes = |(_, field)| match field {
@@ -83,7 +83,7 @@ fn parts(message: &[u8], tag: u64) -> Vec<&[u8]> {
 }
 
 impl Profile {
-    /// Decodes `profile.proto`.
+    /// Decodes a message of `profile.proto`.
     fn decode(bytes: &[u8]) -> Self {
         let strings: Vec<String> = parts(bytes, 6)
             .into_iter()
@@ -114,22 +114,22 @@ impl Profile {
         }
     }
 
-    /// Samples whose stack `is_wanted`.
+    /// Returns the number of samples whose stack `is_wanted`.
     fn count(&self, is_wanted: impl Fn(&[String]) -> bool) -> u64 {
         let wanted = self.stacks.iter().filter(|(stack, _)| is_wanted(stack));
         wanted.map(|(_, count)| count).sum()
     }
 }
 
-/// The body of the answer to a GET, to the byte.
+/// Returns the exact body of the answer to a GET.
 fn get_bytes(address: &str, path: &str) -> Vec<u8> {
     let reply = Ask::get(path).send(address);
     assert_eq!(reply.status, 200, "{}", reply.head);
     reply.body
 }
 
-/// Takes a CPU profile of a server that is asked one query after the other: a longer one where the
-/// machine gave it too little of a processor for [`SAMPLES_MIN`].
+/// Takes a CPU profile of a server during consecutive queries. The profile is longer if the server
+/// got too little CPU time for [`SAMPLES_MIN`].
 fn profile_under_load(server: &Server) -> Profile {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn cpu_profile_under_load_shows_functions_with_their_callers() {
         with_callers * 10 >= all * 9,
         "{with_callers} of {all} samples have a stack"
     );
-    // Outermost last: a thread, the runtime, the server's work, the evaluation of the query.
+    // Outermost last: a thread, the runtime, the server, the evaluation of the query.
     let path = ["firn_promql::", "firn_server::", "std::sys"];
     let is_whole = |stack: &[String]| {
         let mut functions = stack.iter();
@@ -221,7 +221,7 @@ fn profiles_are_listed_and_each_link_leads_to_one() {
     assert_eq!(http.get("/firn/debug/pprof/trace").status, 404);
 }
 
-/// Types and units of a profile's values.
+/// Returns the types and units of a profile's values.
 fn types(bytes: &[u8]) -> Vec<(String, String)> {
     let strings = parts(bytes, 6);
     let text = |at: u64| String::from_utf8(strings[at as usize].to_vec()).unwrap();

@@ -1,4 +1,4 @@
-//! The log of queries: who asked what, how it ended, and what `firn compare` makes of it.
+//! The query log: the client, the query and its outcome, and its use by `firn compare`.
 
 use crate::harness::server::{Server, firn, wait_for};
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn query_is_logged_with_its_origin_its_error_and_its_stats_and_can_be_asked_agai
     let line = by_text("one offset 5m").unwrap();
     assert_eq!(line["params"]["step"], 10);
     assert_eq!(line["httpRequest"]["method"], "POST");
-    // What is no PromQL is no query; what fails is one.
+    // Invalid PromQL is not logged; a query that fails is.
     http.post("/api/v1/query", &[("query", "sum(")]);
     let failing = "label_replace(vector(1), \"a\", \"\", \"\", \"(\")";
     http.post("/api/v1/query", &[("query", failing)]);
@@ -79,7 +79,7 @@ fn query_is_logged_with_its_origin_its_error_and_its_stats_and_can_be_asked_agai
         error.as_str().unwrap().contains("regular expression"),
         "{error}"
     );
-    // Rules ask too.
+    // Queries of rules are logged too.
     wait_for("a rule in the log", || by_text("vector(1)").is_some());
     let line = by_text("vector(1)").unwrap();
     assert_eq!(line["ruleGroup"]["name"], "g");
@@ -96,7 +96,7 @@ fn query_is_logged_with_its_origin_its_error_and_its_stats_and_can_be_asked_agai
             .contains("firn_query_log_enabled 1\n")
     );
 
-    // A moved file is written anew after a reload; one that cannot be opened changes nothing.
+    // A moved file is created again by a reload. A file that cannot be opened changes nothing.
     let moved = dir.path().join("moved.log");
     std::fs::rename(&log, &moved).unwrap();
     http.get("/api/v1/query?query=vector(8)");
@@ -115,7 +115,7 @@ fn query_is_logged_with_its_origin_its_error_and_its_stats_and_can_be_asked_agai
     http.get("/api/v1/query?query=vector(10)");
     assert!(by_text("vector(10)").is_some());
 
-    // What people asked is asked again.
+    // Queries of users are replayed.
     let report = dir.path().join("report");
     let mut compare = firn();
     let url = format!("http://{}", server.address);

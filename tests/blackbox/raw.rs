@@ -1,14 +1,14 @@
-//! Requests to the byte: methods, headers and bodies that an ordinary client would not send.
+//! Raw HTTP requests: methods, headers and bodies that an ordinary client would not send.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Long enough for a profile of some seconds, and for a build without optimization that looks up
-/// the names of its functions.
+/// Long enough for a profile of some seconds, and for resolving function names in a build without
+/// optimization.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     pub method: String,
@@ -18,7 +18,7 @@ pub struct Ask {
     pub body: Vec<u8>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     pub status: u16,
@@ -27,7 +27,7 @@ pub struct Reply {
 }
 
 impl Ask {
-    /// A GET.
+    /// Creates a GET request.
     pub fn get(path: &str) -> Self {
         Self {
             method: "GET".into(),
@@ -36,7 +36,7 @@ impl Ask {
         }
     }
 
-    /// Asks the server at `address` on a connection of its own.
+    /// Sends the request to the server at `address` on a new connection.
     pub fn send(&self, address: &str) -> Reply {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -44,7 +44,7 @@ impl Ask {
         reply.unwrap_or_else(|e| panic!("no answer to {} {}: {e}", self.method, self.path))
     }
 
-    /// Asks over `stream`, which the server is asked to close.
+    /// Sends the request over `stream` with `Connection: close`.
     pub fn send_over(&self, stream: &mut (impl Read + Write)) -> io::Result<Reply> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let length = format!("Content-Length: {}", self.body.len());
@@ -53,11 +53,12 @@ impl Ask {
             head += &format!("{line}\r\n");
         }
         head += "\r\n";
-        // A server may answer, and close, before it read everything.
+        // A server may respond and close the connection before it has read everything.
         let sent = stream.write_all(head.as_bytes());
         let _ = sent.and_then(|()| stream.write_all(&self.body));
         let mut answer = Vec::new();
-        // One that did may reset the connection behind its answer, which is there all the same.
+        // Such a server may reset the connection after its response, which is complete
+        // nevertheless.
         let read = stream.read_to_end(&mut answer);
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
         let Some(end) = end else {

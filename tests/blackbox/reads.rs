@@ -1,4 +1,4 @@
-//! What other servers and operators' tools ask: remote read, federation, notifications.
+//! Requests of other servers and of operators' tools: remote read, federation, notifications.
 
 use crate::harness::server::{DEADLINE, Server, wait_for};
 use crate::harness::write::{Series, body, compress, push_uvarint};
@@ -9,7 +9,7 @@ use firn_wire::tsdb::{Encoding, Samples, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-/// A field with a length.
+/// Encodes a length-delimited protobuf field.
 fn bytes(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     push_uvarint(&mut out, bytes.len() as u64);
@@ -17,14 +17,15 @@ fn bytes(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field with an integer.
+/// Encodes an integer field.
 fn integer(number: u8, value: i64) -> Vec<u8> {
     let mut out = vec![number << 3];
     push_uvarint(&mut out, value as u64);
     out
 }
 
-/// A request for the series of these equal labels, in one of the forms of these numbers.
+/// Returns a remote read of the series with these labels. `accepted` are the numbers of the
+/// accepted response types.
 fn read_of(labels: &[(&str, &str)], (start, end): (i64, i64), accepted: &[u8]) -> Ask {
     let mut query = [integer(1, start), integer(2, end)].concat();
     for (name, value) in labels {
@@ -40,7 +41,7 @@ fn read_of(labels: &[(&str, &str)], (start, end): (i64, i64), accepted: &[u8]) -
     }
 }
 
-/// The payloads of the fields of this number.
+/// Returns the payloads of the fields with this number.
 fn fields(mut message: &[u8], wanted: u64) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let varint = |rest: &mut &[u8]| {
@@ -82,7 +83,7 @@ fn labels_of(series: &[u8]) -> String {
     all.join(",")
 }
 
-/// The frames of a stream, their checksums checked.
+/// Returns the frames of a stream after verifying their checksums.
 fn frames(body: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut rest = body;
@@ -99,7 +100,7 @@ fn frames(body: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// CRC-32C, bit by bit.
+/// Computes CRC-32C bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -108,7 +109,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The body of an answer, out of its pieces if it came in some.
+/// Returns the body of an answer, with chunked encoding removed.
 fn whole(reply: &Reply) -> Vec<u8> {
     let head = reply.head.to_lowercase();
     if !head.contains("transfer-encoding: chunked") {
@@ -133,7 +134,7 @@ struct Stored {
     _folder: tempfile::TempDir,
 }
 
-/// A server with external labels and 300 samples of three series.
+/// Starts a server with external labels and 300 samples of three series.
 fn stored(flags: &[&str]) -> Stored {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("firn.yml");
@@ -164,7 +165,7 @@ const FOUND: [&str; 3] = [
     "__name__=m,job=c,region=eu,zone=own",
 ];
 
-/// The series of the first query of an answer in one message.
+/// Returns the series of the first query of an answer in one message.
 fn series_of(reply: &Reply) -> Vec<Vec<u8>> {
     let mut message = Vec::new();
     snappy::decompress(&whole(reply), 1 << 20, &mut message).unwrap();
@@ -218,7 +219,7 @@ fn remote_read_gives_samples_or_chunks_of_the_same_series() {
         samples.map(move |i| ((*name).to_owned(), start + 1_000 * i, i as f64))
     });
     assert!(read.iter().cloned().eq(want), "{} samples", read.len());
-    // External labels are asked for as if they were there, and seen where they are not.
+    // Matchers on external labels match, and the labels are added to the series.
     let labels = [("__name__", "m"), ("region", "eu"), ("zone", "z")];
     let reply = send(read_of(&labels, range, &[]));
     assert_eq!(names(&series_of(&reply)), FOUND[..2]);

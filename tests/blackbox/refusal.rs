@@ -1,9 +1,9 @@
-//! Command lines that must not come to serve.
+//! Command lines with which the server must not start.
 
 use crate::harness::server::{spawn, wait_for};
 use std::process::Command;
 
-/// How a process ended that never served.
+/// Outcome of a process that never served.
 pub struct Refusal {
     pub code: Option<i32>,
     pub stderr: String,
@@ -25,7 +25,7 @@ impl Refusal {
         }
     }
 
-    /// The one line that tells the user why.
+    /// Returns the only line of the error.
     pub fn line(&self) -> &str {
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
         let mut lines = self

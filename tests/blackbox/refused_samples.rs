@@ -1,4 +1,4 @@
-//! Samples that are refused: what the log says of them.
+//! Log lines about rejected samples.
 
 use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
@@ -6,7 +6,7 @@ use crate::now_ms;
 use firn_mirror::target::{Target, expose};
 use rustix::process::Signal;
 
-/// Stops the server and waits until its log has `count` lines with `text` about refused samples.
+/// Stops the server and waits until its log has `count` lines with `text` about rejected samples.
 fn lines_after_stop(mut server: Server, text: &str, count: usize) -> Vec<String> {
     server.signal(Signal::TERM);
     assert!(server.wait_end().success());
@@ -34,7 +34,7 @@ fn pushes_that_are_refused_make_one_line_at_once_and_one_at_the_end() {
     };
     assert_eq!(push(&[now]), 204);
     for _ in 0..100 {
-        // Further back than late samples are taken.
+        // Older than the out-of-order window.
         let old = now - 40 * 60_000;
         assert_eq!(push(&[old - 2, old - 1, now + 3_600_000]), 400);
     }

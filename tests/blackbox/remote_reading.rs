@@ -1,4 +1,4 @@
-//! `remote_read`: what other servers have is answered beside what is stored.
+//! `remote_read`: answers contain the series of other servers in addition to stored ones.
 
 use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
@@ -6,14 +6,14 @@ use crate::now_ms;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A server in `dir` whose config is `config`.
+/// Starts a server in `dir` with the config `config`.
 fn start(dir: &Path, config: &str) -> Server {
     let file = dir.join("firn.yml");
     std::fs::write(&file, config).unwrap();
     Server::start(&dir.join("data"), &["--config", file.to_str().unwrap()])
 }
 
-/// A config that reads from `server`, with further keys.
+/// Returns a config that reads from `server`, with additional keys.
 fn reading(server: &str, keys: &str) -> String {
     format!(
         "global: {{external_labels: {{region: eu}}}}\n\
@@ -27,7 +27,7 @@ fn push(server: &Server, series: &[Series]) {
     assert_eq!(answer.status, 204, "{}", answer.body);
 }
 
-/// The values of a range query at a step of one minute, by label `i`.
+/// Returns the values of a range query with a step of one minute, by label `i`.
 fn range(server: &Server, expr: &str, (start, end): (i64, i64)) -> Value {
     let path = format!("/api/v1/query_range?query={expr}&start={start}&end={end}&step=60");
     server.http().get(&path).json()
@@ -35,12 +35,12 @@ fn range(server: &Server, expr: &str, (start, end): (i64, i64)) -> Value {
 
 const MINUTE: i64 = 60_000;
 
-/// Two servers: the other one has three series, the asking one has the last minutes of one of them
-/// and one of its own.
+/// Two servers: the remote one has three series, the querying one has the last minutes of one of
+/// them and one other series.
 struct Pair {
     other: Server,
     asking: Server,
-    /// A whole second, ten minutes ago.
+    /// Start of the data, a whole second ten minutes ago.
     start: i64,
     _folders: [tempfile::TempDir; 2],
 }
@@ -115,7 +115,8 @@ fn series_of_another_server_are_answered_and_own_samples_stay() {
         (name("c"), values(&[("4", 10)])),
     ];
     assert_eq!(found, want);
-    // The labels that the config adds are no part of the answer, unless someone asks for them.
+    // Labels that the config adds are not part of the answer, unless the query has a matcher for
+    // them.
     let http = pair.asking.http();
     let end = pair.start + 9 * MINUTE;
     assert_eq!(
@@ -182,6 +183,6 @@ fn servers_that_are_read_from_follow_the_config() {
     wait_for("the own store alone", || count() == "2");
     std::fs::write(&file, reading(&pair.other.address, "")).unwrap();
     pair.asking.signal(rustix::process::Signal::HUP);
-    // A store without a block has not been there for long: the other server may know more.
+    // A store without a block is new, so that the other server is queried for older data.
     wait_for("the other server again", || count() == "3");
 }

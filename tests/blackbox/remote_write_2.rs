@@ -1,5 +1,5 @@
-//! Remote write 2.0 from outside: what the protocol's text says that a receiver must do, one case
-//! for each. `must` names the sentence.
+//! Remote write 2.0 from outside: one case for each requirement of the specification on receivers.
+//! `must` contains the sentence.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::{Server, wait_for};
@@ -14,14 +14,14 @@ pub const HEADERS: [&str; 3] = [
 
 pub const V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-/// A request that is being written: whatever is asked for.
+/// Builder of a request, which may be invalid.
 #[derive(Default)]
 pub struct Request {
     symbols: Vec<Vec<u8>>,
     series: Vec<u8>,
 }
 
-/// The parts of a series.
+/// The encoded fields of a series.
 #[derive(Default, Clone)]
 pub struct Parts(Vec<u8>);
 
@@ -44,13 +44,13 @@ impl Parts {
         self
     }
 
-    /// A histogram of integers with as many observations, in one bucket.
+    /// Adds an integer histogram with `count` observations, in one bucket.
     pub fn histogram(mut self, time: i64, count: u64, in_bucket: i64) -> Self {
         let mut histogram = Vec::new();
         number(&mut histogram, 0x08, count);
         histogram.push(0x19);
         histogram.extend_from_slice(&3.0f64.to_le_bytes());
-        // One span of one bucket, and its delta.
+        // One span with one bucket, and its delta.
         push_field(&mut histogram, 0x5a, &[0x08, 2, 0x10, 1]);
         push_field(&mut histogram, 0x62, &[2 * in_bucket as u8]);
         number(&mut histogram, 0x78, time as u64);
@@ -58,11 +58,11 @@ impl Parts {
         self
     }
 
-    /// A histogram of floats with custom bounds 1 and 2, and a start.
+    /// Adds a float histogram with custom bounds 1 and 2, and a start time.
     fn custom(mut self, time: i64, counts: [f64; 3]) -> Self {
         let mut histogram = vec![0x11];
         histogram.extend_from_slice(&counts.iter().sum::<f64>().to_le_bytes());
-        // Schema -53, in zigzag form.
+        // Schema -53, zigzag-encoded.
         number(&mut histogram, 0x20, 105);
         push_field(&mut histogram, 0x5a, &[0x10, 3]);
         let packed = |values: &[f64]| -> Vec<u8> {
@@ -100,7 +100,7 @@ impl Parts {
         self
     }
 
-    /// A field that no version has.
+    /// Adds a field that no version has.
     pub fn unknown(mut self) -> Self {
         push_field(&mut self.0, 0x7a, b"of the future");
         self
@@ -121,8 +121,8 @@ impl Request {
         }
     }
 
-    /// A request whose symbols are those of the name `metric` and of the label `a="1"`, and
-    /// `trace_id`, `x`.
+    /// Creates a request with symbols for the name `metric`, the label `a="1"`, and `trace_id`,
+    /// `x`.
     pub fn named(metric: &str) -> Self {
         let rest: [&[u8]; 6] = [b"a", b"1", b"trace_id", b"x", b"Help.", b"seconds"];
         let mut symbols: Vec<&[u8]> = vec![b"", b"__name__", metric.as_bytes()];
@@ -156,7 +156,7 @@ pub fn sample() -> Parts {
     Parts::default().sample(now_ms(), 1.0)
 }
 
-/// The labels of the metric alone, and with `a`.
+/// Label references of the metric name only, and of the name with label `a`.
 pub const BARE: [u64; 2] = [1, 2];
 pub const WITH_A: [u64; 4] = [1, 2, 3, 4];
 
@@ -164,7 +164,7 @@ fn written(answer: &Answer) -> [&str; 3] {
     HEADERS.map(|name| answer.header(name))
 }
 
-/// What an answer must be: its status, the three counts, and a part of its text.
+/// Checks the status of an answer, the three counts, and a part of its text.
 #[track_caller]
 fn check(must: &str, answer: &Answer, status: u16, counts: [&str; 3], text: &str) {
     let got = (answer.status, written(answer));

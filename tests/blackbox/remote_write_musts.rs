@@ -1,8 +1,8 @@
-//! The texts of remote write 1.0 and 2.0: every MUST and MUST NOT, of receiver and sender, with the
-//! case or the test that holds it.
+//! Every MUST and MUST NOT of remote write 1.0 and 2.0, for receivers and senders, with the case or
+//! the test that checks it.
 //!
-//! A name says who must do what; in front of it stand the text and its section. What another test
-//! proves names that test, and is looked for.
+//! A name contains the version, the section and the requirement. If another test checks it, the
+//! table names that test, and its existence is verified.
 
 use crate::harness::http::Answer;
 use crate::harness::server::{Server, wait_for};
@@ -18,8 +18,8 @@ const NO_COUNTS: [&str; 3] = ["", "", ""];
 const NOTHING: [&str; 3] = ["0", "0", "0"];
 const ONE: [&str; 3] = ["1", "0", "0"];
 
-/// A request, and what the receiver must make of it: status, counts, and whether the metric `sound`
-/// is stored by it.
+/// A request, and the expected reaction of the receiver: status, counts, and whether the metric
+/// `sound` is stored.
 type Receives = (
     &'static str,
     (&'static str, &'static str),
@@ -39,7 +39,7 @@ fn sound_2() -> Vec<u8> {
     Request::named("sound").series(&BARE, sample()).body()
 }
 
-/// One sample that can be written, one that cannot.
+/// Returns a request with a valid sample and an invalid one.
 fn partly_1() -> Vec<u8> {
     let repeated = [("__name__", "bad"), ("a", "1"), ("a", "2")];
     body(&[plain(&[("__name__", "sound")]), plain(&repeated)])
@@ -225,25 +225,25 @@ fn check_receiver((name, (content_type, encoding), body, (status, counts, stores
     let answer: Answer = http.send("/api/v1/write", &headers, &body());
     let got = HEADERS.map(|name| answer.header(name));
     assert_eq!((answer.status, got), (*status, *counts), "{name}");
-    // What was not written is explained to people.
+    // The answer explains which samples were not written.
     assert_eq!(answer.body.trim().is_empty(), *status == 204, "{name}");
     let found = http.query("sound", now_ms());
     let is_stored = found.as_array().is_some_and(|series| !series.is_empty());
     assert_eq!(is_stored, *stores, "{name}: {found}");
 }
 
-/// A series as it was sent, of either version.
+/// A sent series, of either version.
 #[derive(Debug, Default)]
 struct Seen {
     labels: Vec<(Vec<u8>, Vec<u8>)>,
     times: Vec<i64>,
     histograms: Vec<i64>,
-    /// For each whether it has a value and a time.
+    /// For each exemplar, whether it has a value and a time.
     exemplars: Vec<(bool, bool)>,
     has_refs_inside: bool,
 }
 
-/// A request as it was sent.
+/// A sent request.
 #[derive(Debug)]
 struct Sent {
     is_2: bool,
@@ -260,7 +260,7 @@ impl Sent {
     }
 }
 
-/// The fields of a message: number, and bytes or a number.
+/// Returns the fields of a message: tag, and bytes or a number.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>, u64)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -396,7 +396,7 @@ fn series_2(bytes: &[u8], symbols: &[Vec<u8>]) -> Seen {
     seen
 }
 
-/// What each request of a sender must be, of both versions.
+/// Requirement on every request of a sender, of both versions.
 type Shape = (&'static str, fn(&Sent) -> bool);
 
 const SHAPES: &[Shape] = &[
@@ -507,18 +507,18 @@ const SHAPES: &[Shape] = &[
     ),
 ];
 
-/// What becomes of a request that is answered so.
+/// Expected fate of a request after a response.
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
-    /// The next one follows, and nothing is lost.
+    /// The next request follows, and nothing is lost.
     Taken,
-    /// The next one follows, and it is lost.
+    /// The next request follows, and this one is dropped.
     Refused,
-    /// It comes again until it is taken.
+    /// The request is repeated until it is accepted.
     Again,
 }
 
-/// An answer and what the sender must make of it: version, status, headers, outcome.
+/// A response and the expected reaction of the sender: name, version, status, headers, outcome.
 type Sends = (&'static str, bool, u16, &'static str, Outcome);
 
 const WRITTEN: &str = "X-Prometheus-Remote-Write-Samples-Written: 2\r\n\
@@ -633,7 +633,7 @@ fn sender_does_what_the_texts_demand() {
     }
 }
 
-/// Samples, a histogram and an exemplar, in series of their own.
+/// Pushes samples, a histogram and an exemplar, in separate series.
 fn push(server: &Server, metric: &str) {
     let now = now_ms();
     let request = Request::named(metric)
@@ -700,7 +700,7 @@ fn check_sender((name, is_2, status, lines, outcome): &Sends) {
         wait_for(name, done);
         assert_eq!((failed(), lost()), (2 * refused, refused), "{name}");
         let said = server.log().iter().any(|line| line.contains("no-no"));
-        // What a receiver says is logged as it is.
+        // The receiver's text is logged unchanged.
         assert_eq!(said, *status >= 400, "{name}");
     }
     let before = receiver.taken().len();
@@ -709,7 +709,7 @@ fn check_sender((name, is_2, status, lines, outcome): &Sends) {
     let more = [1, 2][usize::from(*outcome == Outcome::Again)];
     wait_for(name, || receiver.taken().len() >= before + more);
     if *outcome != Outcome::Again {
-        // Nothing came twice.
+        // No request was repeated.
         assert_eq!(receiver.requests(), 2, "{name}");
     }
     for taken in receiver.taken() {
@@ -728,7 +728,7 @@ fn check_sender((name, is_2, status, lines, outcome): &Sends) {
     }
 }
 
-/// What other tests prove: the demand, the file of the test, the test.
+/// Requirements checked by other tests: requirement, file of the test, test.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "1.0, 2.0 protocol: sender_with_a_configured_reserved_header_does_not_start",

@@ -1,4 +1,4 @@
-//! Limits that the system sets: open files and address space.
+//! Limits set by the system: open files and address space.
 
 use crate::Kept;
 use crate::harness::server::{DEADLINE, Server, command, spawn, wait_for};
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Targets: many more than connections that the server may make.
+/// Number of targets: many more than the connections that the server may open.
 const TARGETS: usize = 400;
 
-/// Open files of the server.
+/// Limit of open files of the server.
 const FILES: u64 = 256;
 
-/// A server that a shell starts under `limits`, calls of `ulimit`.
+/// Starts a server in a shell with `limits`, which are calls of `ulimit`.
 fn start(folder: &Path, limits: &str, flags: &[&str]) -> Server {
     let firn = command(&folder.join("data"), flags);
     let mut shell = Command::new("sh");
@@ -26,7 +26,7 @@ fn start(folder: &Path, limits: &str, flags: &[&str]) -> Server {
     server
 }
 
-/// The value of a metric of the server's own.
+/// Returns the value of one of the server's own metrics.
 fn metric(server: &Server, name: &str) -> f64 {
     let text = server.http().get("/metrics").body;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -34,7 +34,7 @@ fn metric(server: &Server, name: &str) -> f64 {
     value.trim().parse().expect("a number")
 }
 
-/// Answers every request on a connection, which it leaves open.
+/// Answers every request on a connection and keeps it open.
 fn answer_on(stream: &TcpStream) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let mut stream = stream;
@@ -49,20 +49,20 @@ fn answer_on(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts what listens for all targets; returns its port.
+/// Starts a listener for all targets and returns its port.
 fn start_targets() -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // A client that goes away is what the test wants.
+            // The test expects clients that disconnect.
             std::thread::spawn(move || drop(answer_on(&stream)));
         }
     });
     port
 }
 
-/// A config of targets that are different hosts to every client.
+/// Writes a config with targets that have different host addresses.
 fn write_config(folder: &Path) -> String {
     let port = start_targets();
     let addresses: Vec<String> = (0..TARGETS)
@@ -80,7 +80,7 @@ fn write_config(folder: &Path) -> String {
 
 #[test]
 fn targets_beyond_the_open_files_are_scraped_and_the_api_answers() {
-    // Those of this process are both ends' but the server's.
+    // This process holds the target's ends of all connections.
     allow_open_files(4096);
     let folder = tempfile::tempdir().unwrap();
     let config = write_config(folder.path());
@@ -96,7 +96,7 @@ fn targets_beyond_the_open_files_are_scraped_and_the_api_answers() {
         result[0]["value"][1].as_str() == Some(&want.to_string())
     };
     wait_for("all targets to be up", || is_up("sum(up)", TARGETS));
-    // Once more each, and then some.
+    // Waits for another scrape of each target, and one more.
     let twice = "count(count_over_time(here[1m]) >= 3)";
     wait_for("three scrapes of all", || is_up(twice, TARGETS));
     Kept::store(&http).check(&http, "400 targets");

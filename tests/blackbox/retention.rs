@@ -1,11 +1,11 @@
-//! How long, and how much, a server keeps, and how that changes while it runs.
+//! Retention by time and size of a running server, and its changes.
 
 use crate::Kept;
 use crate::harness::http::Http;
 use crate::harness::server::{Server, command, spawn, wait_for};
 use rustix::process::Signal;
 
-/// What the server says it keeps.
+/// Returns the retention that the server reports.
 fn shown(http: &Http) -> String {
     let info = http.get("/api/v1/status/runtimeinfo").json();
     info["data"]["storageRetention"]
@@ -14,7 +14,7 @@ fn shown(http: &Http) -> String {
         .to_owned()
 }
 
-/// The value of one of the server's own metrics.
+/// Returns the value of one of the server's own metrics.
 fn metric(http: &Http, name: &str) -> f64 {
     let page = http.get("/metrics").body;
     let lines = page.lines().find_map(|line| line.strip_prefix(name));

@@ -1,5 +1,5 @@
-//! Rules as users see them: files, evaluations, alerts, reloads, kills, and the commands that check
-//! and test them.
+//! Rules from outside: files, evaluations, alerts, reloads, kills, and the commands that check and
+//! test them.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, firn, wait_for};
@@ -64,7 +64,7 @@ fn alert(http: &Http) -> Option<Value> {
         .cloned()
 }
 
-/// The times, in milliseconds, of the samples that a selector finds in its range.
+/// Returns the times in milliseconds of the samples of a range selector.
 fn times(http: &Http, selector: &str) -> Vec<i64> {
     let answer = http.post("/api/v1/query", &[("query", selector)]).json();
     let series = answer["data"]["result"][0]["values"].as_array();
@@ -112,7 +112,7 @@ fn rules_are_evaluated_shown_and_reloaded() {
         !times(&http, shown).is_empty()
     });
     let since = alert(&http).unwrap()["activeAt"].clone();
-    // One rule goes, one comes, and the alert goes on.
+    // One rule is removed, one is added, and the alert keeps its state.
     setup.write(
         &RULES
             .replace("record: one", "record: uno")
@@ -126,7 +126,7 @@ fn rules_are_evaluated_shown_and_reloaded() {
     });
     assert_eq!(alert(&http).unwrap()["activeAt"], since);
     assert!(is_firing(&http));
-    // A file with mistakes changes nothing.
+    // An invalid file changes nothing.
     setup.write("groups:\n- name: g\n  rule: []\n");
     let refused = http.post("/-/reload", &[]);
     assert_eq!(refused.status, 500);
@@ -164,7 +164,7 @@ fn rules_after_a_kill_have_every_instant_and_alerts_as_they_were() {
     assert!(server.stop().success());
 }
 
-/// The first group takes longer than the second one, which reads it.
+/// The first group is slower than the second one, which reads its series.
 const CHAIN: &str = "\
 groups:
 - name: slow
@@ -204,7 +204,7 @@ fn group_that_makes_up_for_a_kill_finds_what_the_group_that_it_reads_makes_up_fo
         let age: f64 = point[1].as_str().unwrap().parse().unwrap();
         ((point[0].as_f64().unwrap() * 1000.0) as i64, age)
     });
-    // The one in front of the kill may be missing: it had begun.
+    // The instant before the kill may be missing, because its evaluation had begun.
     let gone: Vec<_> = ages
         .filter(|(time, _)| (killed_ms + 1000..started_ms).contains(time))
         .collect();
@@ -298,7 +298,7 @@ fn rule_files_without_an_end_are_refused_at_a_reload() {
     assert!(server.stop().success());
 }
 
-/// Evaluations that were made up for.
+/// Returns the number of evaluations that were caught up.
 fn made_up(http: &Http) -> f64 {
     let page = http.get("/metrics").body;
     let name = "firn_rule_group_iterations_made_up_total";
@@ -309,7 +309,7 @@ fn made_up(http: &Http) -> f64 {
 
 #[test]
 fn metrics_tell_rules_of_a_group_apart() {
-    // The second one makes what the first has made.
+    // The second rule produces the same series as the first one.
     let rules = "[{record: r, expr: vector(1)}, {record: r, expr: vector(2)}, \
                  {alert: A, expr: vector(1)}]";
     let setup = Setup::new(&format!(
@@ -462,7 +462,7 @@ fn backfill_makes_what_a_rule_would_have_made() {
     assert!(server.stop().success());
 }
 
-/// What a command says: its exit code, standard output and standard error.
+/// Runs a command; returns its exit code, standard output and standard error.
 fn say(dir: &Path, words: &[&str]) -> (i32, String, String) {
     let output = firn().args(words).current_dir(dir).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -583,7 +583,7 @@ fn test_rules_speaks_as_promtool() {
 fn rule_file_that_several_patterns_find_is_tested_once() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    // A second evaluation at the same time would make another value.
+    // A second evaluation at the same time would produce another value.
     write(
         "rules.yml",
         "groups: [{name: a, rules: [{record: r, expr: 'count_over_time(r[1h]) + 1 or vector(1)'}]}]",

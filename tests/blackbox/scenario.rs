@@ -7,25 +7,26 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// How a server is started.
+/// Command line of a server in a scenario.
 const SERVE: &str =
     "['{firn}', serve, --config, '{config}', --listen, '{address}', --data, '{data}']";
 
-/// Addresses that were free a moment ago.
+/// Returns addresses that are currently free.
 fn free_addresses<const N: usize>() -> [String; N] {
     let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     sockets.map(|socket| socket.local_addr().unwrap().to_string())
 }
 
-/// A scenario of two servers and others, with a question, in a folder of its own.
+/// A scenario with two servers, further systems and queries, in its own folder.
 struct Scene {
     dir: tempfile::TempDir,
-    /// Where the systems listen, and the mirror behind them.
+    /// Addresses of the systems, and of the mirror as the last one.
     addresses: [String; 4],
 }
 
 impl Scene {
-    /// `more` are lines about the third system, `rest` those behind the load.
+    /// Creates a scenario. `third` contains lines for the third system, `rest` the lines after the
+    /// load.
     fn new(third: &str, load: &str, rest: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let addresses: [String; 4] = free_addresses();
@@ -64,7 +65,7 @@ impl Scene {
         command
     }
 
-    /// Starts the run and waits until its log of events has `event`.
+    /// Starts the run and waits until its event log contains `event`.
     fn start_until(&self, event: &str) -> Child {
         let mut command = self.command();
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -72,7 +73,7 @@ impl Scene {
         child.unwrap()
     }
 
-    /// Runs to the end: the exit code and what was written.
+    /// Runs the scenario to its end; returns the exit code and the output.
     fn run(&self) -> (i32, String) {
         let output = self.command().output().expect("the binary runs");
         let text = [output.stdout, output.stderr].concat();
@@ -80,7 +81,7 @@ impl Scene {
         (output.status.code().unwrap(), text)
     }
 
-    /// Whether nobody listens where the processes of the run did.
+    /// Returns whether the addresses of the run's processes are free again.
     fn is_silent(&self) -> bool {
         let mut addresses = self.addresses.iter();
         addresses.all(|address| TcpListener::bind(address).is_ok())
@@ -147,7 +148,7 @@ fn candidate_under_kills_and_upgrades_has_every_acked_sample_once() {
     }
     assert!(folder.join("scenario.yml").is_file() && folder.join("list.txt").is_file());
 
-    // A run that is done is judged again, and says no where a check no longer holds.
+    // A completed run is judged again, and fails if a check no longer holds.
     let kept = folder.join("scenario.yml");
     let strict = read("scenario.yml") + "checks: {push_max: 0s}\n";
     std::fs::write(&kept, strict).unwrap();
@@ -166,7 +167,7 @@ fn scenario_that_cannot_run_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("bad.yml");
     let folder = dir.path().join("run");
-    // A flag that the comparison would refuse is refused before the load.
+    // A flag that the comparison would reject is rejected before the load.
     let scene = Scene::new("", "interval: 1s, duration: 9s", "");
     let path = scene.path("scene.yml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -201,7 +202,7 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
         "steps:\n- {at: 1s, kill: candidate, down: 1s}\n- {at: 6s, pause: baseline, for: 1s}\n";
     let load = "interval: 1s, duration: 12s, churn: 0.5, churn_period: 3s";
     let scene = Scene::new("", load, rest);
-    // Asked to stop: everything ends.
+    // After a signal to stop, all processes end.
     let child = scene.start_until("candidate: Start");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -209,7 +210,7 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("stopped by a signal"), "{text}");
     assert!(scene.is_silent());
-    // Killed: the next start ends what is left, and goes on with the load.
+    // After a kill, the next start ends the remaining processes and continues with the load.
     let mut child = scene.start_until("the load was interrupted; sending it again");
     wait_for("the second load", || {
         scene
@@ -233,7 +234,7 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
         "{acked}"
     );
     assert!(scene.is_silent());
-    // Broken off between load and comparison, and between comparison and checks.
+    // Interrupted between load and comparison, and between comparison and checks.
     for (phase, line) in [
         (
             "compare",
@@ -256,7 +257,7 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
 #[test]
 fn system_that_is_added_has_what_is_sent_from_then_on() {
     let third = format!("  third: {{command: {SERVE}, address: 'ADDRESS'}}\n");
-    // A system that is stopped meanwhile keeps no other from joining.
+    // A paused system does not prevent another one from joining.
     let rest = "steps:\n- {at: 1s, pause: baseline, for: 3s}\n- {at: 2s, add: third}\n\
                 - {at: 12s, kill: third, down: 1s}\n\
                 checks: {read_share: 0.5, read_average: 10s}\n";
@@ -320,7 +321,7 @@ fn system_whose_disk_was_full_has_every_acked_sample_once() {
     // The machine's own disk is not filled.
     let (code, text) = scene.run();
     if code != 2 {
-        // It is small where the tests run.
+        // The file system of the test environment is small.
         assert_eq!(code, 0, "{text}");
         return;
     }
@@ -338,7 +339,7 @@ fn system_whose_disk_was_full_has_every_acked_sample_once() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("candidate: Fill"), "{text}");
     assert!(text.contains("acked holds: the candidate has "), "{text}");
-    // The mirror was refused meanwhile.
+    // The mirror's requests were rejected meanwhile.
     let log = scene.read("candidate.log");
     assert!(log.contains("full"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Targets, good and bad: what each does to itself is told on `/targets`, and to others nothing.
+//! Good and bad targets: the errors of each are shown on `/targets` and do not affect the others.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Starts a server on a config.
+/// Starts a server with a config.
 fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
     let file = dir.join("firn.yml");
     std::fs::write(&file, config).unwrap();
@@ -21,7 +21,7 @@ fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
     Server::start(&dir.join("data"), &flags)
 }
 
-/// Starts a target at any free port.
+/// Starts a target at a free port.
 fn start_target(answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> Target {
     Target::start("127.0.0.1:0", answer).unwrap()
 }
@@ -31,7 +31,7 @@ fn now_ms() -> i64 {
     since.as_millis() as i64
 }
 
-/// The active targets of a job.
+/// Returns the active targets of a job.
 fn targets(http: &Http, job: &str) -> Vec<Value> {
     let answer = http.get(&format!("/api/v1/targets?scrapePool={job}"));
     answer.json()["data"]["activeTargets"]
@@ -50,13 +50,13 @@ fn scraped(http: &Http, job: &str) -> Value {
     found
 }
 
-/// The value of an expression that selects one series.
+/// Returns the value of an expression that selects one series.
 fn value(http: &Http, expr: &str) -> Option<String> {
     let result = http.query(expr, now_ms());
     result[0]["value"][1].as_str().map(str::to_owned)
 }
 
-/// Answers as its path says.
+/// Responds according to the path of the request.
 fn misbehave(request: &Request, stream: &mut TcpStream) {
     match request.path.as_str() {
         "/good" => expose(stream, "good 1\n"),
@@ -185,7 +185,7 @@ fn targets_that_misbehave_are_reported_and_harm_nothing_else() {
     ] {
         assert_eq!(value(&http, expr).as_deref(), want, "{expr}");
     }
-    // The good one goes on at its pace meanwhile.
+    // The good target is scraped at its interval meanwhile.
     let count = || {
         let count = value(&http, "count_over_time(good[1m])").unwrap_or_default();
         count.parse::<u32>().unwrap_or(0)
@@ -238,7 +238,7 @@ fn targets_of_files_come_and_go_and_reload_keeps_the_rest() {
     wait_for("its series to end", || {
         value(&http, "up{job=\"files\"}").is_none()
     });
-    // While it was there nothing was ever marked.
+    // While the target existed, it was never marked as stale.
     let gaps = value(&http, "count_over_time(up{job=\"files\"}[1m]) > 0");
     assert!(gaps.is_some());
 }
@@ -288,7 +288,7 @@ fn targets_are_asked_as_the_config_says() {
     let is_followed = Arc::new(AtomicBool::new(false));
     let followed = is_followed.clone();
     let other = start_target(move |request, stream| {
-        // Credentials are for the host that was asked, not for where it points.
+        // Credentials are for the configured host, not for the target of its redirect.
         assert!(request.header("authorization").is_none());
         assert!(request.header("x-key").is_none());
         followed.store(true, Ordering::Relaxed);
@@ -396,7 +396,7 @@ fn exemplars_of_a_target_are_found_also_after_a_kill() {
     let server = start(dir.path(), &config, &flags);
     wait_for("the exemplar", || data(&server.http()) == wanted);
     server.kill();
-    // Nothing is scraped any more: what is found was kept.
+    // Nothing is scraped any more, so that the results were stored.
     let server = start(dir.path(), "{}", &flags);
     assert_eq!(data(&server.http()), wanted);
     let metrics = server.http().get("/metrics").body;
@@ -405,7 +405,7 @@ fn exemplars_of_a_target_are_found_also_after_a_kill() {
         "{metrics}"
     );
     server.stop();
-    // Without the feature they are not kept, and the question is answered all the same.
+    // Without the feature exemplars are not stored, and the request is answered nevertheless.
     let server = start(dir.path(), &config, &[]);
     scraped(&server.http(), "j");
     assert_eq!(data(&server.http()), serde_json::json!([]));

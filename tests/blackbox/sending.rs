@@ -1,5 +1,5 @@
-//! `remote_write`: what is stored is sent on, through kills of either side, a receiver that is away
-//! or refuses what others sent, and a queue that cannot be opened.
+//! `remote_write`: stored samples are forwarded, despite kills of either side, a receiver that is
+//! unreachable or rejects samples of other senders, and a queue that cannot be opened.
 
 use crate::harness::server::{Server, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
@@ -8,7 +8,7 @@ use crate::now_ms;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Starts a server in `dir` that sends on to `receiver`.
+/// Starts a server in `dir` that forwards to `receiver`.
 fn start(dir: &Path, receiver: &Receiver) -> Server {
     let rules = "groups:\n- name: g\n  interval: 1s\n  rules: [{record: made, expr: 'count(m)'}]\n";
     std::fs::write(dir.join("rules.yml"), rules).unwrap();
@@ -50,7 +50,7 @@ fn samples_are_sent_on_in_order_through_kills_and_an_absent_receiver() {
     push(&sender, 20..25);
     receiver.revive();
     push(&sender, 25..30);
-    // What it took is what another server is told.
+    // Writes the received requests to another server.
     let elsewhere = tempfile::tempdir().unwrap();
     let copy = Server::start(elsewhere.path(), &[]);
     let http = copy.http();
@@ -82,13 +82,13 @@ fn samples_are_sent_on_in_order_through_kills_and_an_absent_receiver() {
     assert!(sender.stop().success());
 }
 
-/// A port that nothing listens to.
+/// Returns a port without a listener.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// Starts a server with `config` at `port`, any if that is zero.
+/// Starts a server with `config` at `port`, or at any port if it is zero.
 fn server_at(dir: &Path, port: u16, config: &str) -> Server {
     std::fs::create_dir_all(dir).unwrap();
     let file = dir.join("firn.yml");
@@ -103,10 +103,10 @@ fn server_at(dir: &Path, port: u16, config: &str) -> Server {
     server
 }
 
-/// A receiver that takes nothing late: what comes out of order is lost there.
+/// A receiver without an out-of-order window, which loses samples that arrive out of order.
 const IN_ORDER: &str = "scrape_configs: []\nstorage: {tsdb: {out_of_order_time_window: 0s}}\n";
 
-/// What a sender says of a receiver at `port`; `more` are further keys.
+/// Returns the config of a sender for a receiver at `port`, with additional keys in `more`.
 fn sender_config(port: u16, more: &str) -> String {
     format!(
         "scrape_configs: []\n\
@@ -127,11 +127,11 @@ const RELABELLED: &str = concat!(
     "  - {source_labels: [i], regex: '(.*)', target_label: copy, replacement: 'c$1'}\n",
 );
 
-/// Series in a push, and the data time between two pushes.
+/// Series per push, and the data time between two pushes.
 const SERIES: i64 = 20;
 const STEP_MS: i64 = 15_000;
 
-/// Samples of `m` and of `secret` at the times that follow each other from `first_ms` on.
+/// Pushes samples of `m` and `secret` at consecutive times from `first_ms`.
 fn push_times(server: &Server, first_ms: i64, steps: std::ops::Range<i64>) {
     let http = server.http();
     for step in steps {
@@ -150,7 +150,7 @@ fn push_times(server: &Server, first_ms: i64, steps: std::ops::Range<i64>) {
 /// Times and values by series.
 type Samples = BTreeMap<String, Vec<(i64, String)>>;
 
-/// All samples of what was pushed up to `end_ms`, label `copy` left out if it is as it should be.
+/// Returns all pushed samples up to `end_ms`, without the label `copy` if it is correct.
 fn stored(server: &Server, end_ms: i64) -> Samples {
     let rows = server.http().query("{__name__=~\"m|secret\"}[3h]", end_ms);
     let series = |row: &serde_json::Value| {
@@ -168,7 +168,8 @@ fn stored(server: &Server, end_ms: i64) -> Samples {
     rows.as_array().unwrap().iter().map(series).collect()
 }
 
-/// Waits until the receiver has what `sender` has, but for what relabelling drops.
+/// Waits until the receiver has the same samples as `sender`, except for those dropped by
+/// relabeling.
 fn wait_for_equal(sender: &Server, receiver: &Server, end_ms: i64, more: &str) {
     let mut expected = stored(sender, end_ms);
     if more == RELABELLED {
@@ -186,7 +187,7 @@ fn wait_for_equal(sender: &Server, receiver: &Server, end_ms: i64, more: &str) {
     assert_eq!(stored(receiver, end_ms), expected, "{more}");
 }
 
-/// A receiver that is killed again and again while requests are on their way, and back each time.
+/// Kills and restarts a receiver repeatedly while requests are sent.
 fn check_kills(more: &str) {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let port = free_port();
@@ -236,14 +237,14 @@ fn receiver_that_is_away_for_more_than_an_hour_of_data_gets_every_sample_in_orde
     }
 }
 
-/// A receiver that, as Prometheus's of 1.0, takes nothing of a request that has a sample which it
-/// cannot take.
+/// The receiver, like Prometheus's for 1.0, rejects a whole request if it rejects one of its
+/// samples.
 #[test]
 fn sample_that_a_receiver_refuses_costs_none_that_came_from_another_sender() {
     let external = "global: {external_labels: {region: eu}}\n";
     for (before, more) in [("", ""), (external, ""), ("", V2), ("", RELABELLED)] {
         let mut receiver = Receiver::judging(|body| !holds(body, b"late"));
-        // As a receiver of 2.0 says what it wrote; one of 1.0 is not listened to.
+        // A receiver of 2.0 reports the written samples; the header is ignored for 1.0.
         let written = "X-Prometheus-Remote-Write-Samples-Written: 3\r\n";
         receiver.set(Mood::Says(204, written.to_owned()));
         receiver.die();
@@ -255,7 +256,7 @@ fn sample_that_a_receiver_refuses_costs_none_that_came_from_another_sender() {
             .parse()
             .unwrap();
         let dir = tempfile::tempdir().unwrap();
-        // All four travel together.
+        // All four series are in one request.
         let config = sender_config(port, more).replace("50ms", "2s");
         let sender = server_at(dir.path(), 0, &format!("{before}{config}"));
         for name in ["first", "late", "second", "third"] {
@@ -288,7 +289,7 @@ fn sample_that_a_receiver_refuses_costs_none_that_came_from_another_sender() {
     }
 }
 
-/// Whether the message in `body` has these bytes.
+/// Returns whether the message in `body` contains these bytes.
 fn holds(body: &[u8], bytes: &[u8]) -> bool {
     let message = snap::raw::Decoder::new().decompress_vec(body).unwrap();
     message.windows(bytes.len()).any(|window| window == bytes)
@@ -342,7 +343,7 @@ fn server_whose_queue_cannot_be_opened_says_so_and_opens_it_once_it_can() {
     let dir = tempfile::tempdir().unwrap();
     let before = server_at(dir.path(), 0, "scrape_configs: []\n");
     assert!(before.stop().success());
-    // A file where the folder should be.
+    // A file replaces the folder.
     let folder = dir.path().join("data/sending");
     std::fs::write(&folder, "").unwrap();
     let sender = server_at(dir.path(), 0, &sender_config(port, ""));
@@ -379,7 +380,7 @@ fn server_whose_queue_cannot_be_opened_says_so_and_opens_it_once_it_can() {
 #[test]
 fn queue_of_receivers_that_a_start_does_not_name_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    // Nothing listens.
+    // No receiver listens.
     let sender = server_at(dir.path(), 0, &sender_config(free_port(), ""));
     push_times(&sender, now_ms() - 600_000, 0..3);
     sender.kill();

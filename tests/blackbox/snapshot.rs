@@ -1,4 +1,4 @@
-//! Snapshots that a server makes while it takes writes, and folders that `firn tsdb snapshot` makes.
+//! Snapshots of a server under write load, and folders created by `firn tsdb snapshot`.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::{Server, firn};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ADMIN: &str = "--web.enable-admin-api";
 const PATH: &str = "/api/v1/admin/tsdb/snapshot";
 
-/// Where the snapshot lies that an answer names.
+/// Returns the path of the snapshot that an answer names.
 #[track_caller]
 fn place(data: &Path, made: &Answer) -> PathBuf {
     assert_eq!(made.status, 200, "{}", made.body);
@@ -23,7 +23,7 @@ fn place(data: &Path, made: &Answer) -> PathBuf {
     data.join("snapshots").join(name)
 }
 
-/// How many batches of `n` the server has, and how many of its samples.
+/// Returns the number of batches of `n` that the server has, and the number of their samples.
 fn counts(http: &Http, until: i64) -> (usize, usize) {
     let count = |expr: &str| {
         let answer = http.query(expr, until);
@@ -71,7 +71,7 @@ fn snapshot_during_writes_is_a_folder_that_a_server_takes() {
         is_over.store(true, Ordering::SeqCst);
         (folder, writer.join().unwrap())
     });
-    // The original goes on, and its end costs the snapshot nothing.
+    // The original server continues, and its end does not affect the snapshot.
     assert_eq!(counts(&http, now_ms()), (sent, sent * SERIES));
     server.kill();
     let copy = Server::start(&folder, &[]);

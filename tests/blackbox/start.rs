@@ -1,5 +1,5 @@
-//! Output and errors of a start: the URL of the page, the version, and command lines that are
-//! nearly right.
+//! Output and errors of a start: the URL of the page, the version, and nearly correct command
+//! lines.
 
 use crate::harness::server::{Server, command, firn, spawn, wait_for};
 use crate::refusal::Refusal;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A server on a folder of its own with these flags, which name an address.
+/// Starts a server on a folder with these flags, which contain an address.
 fn server(data: &Path, flags: &[&str]) -> Server {
     let mut command = firn();
     command.args(["serve", "--data"]).arg(data).args(flags);
@@ -17,7 +17,7 @@ fn server(data: &Path, flags: &[&str]) -> Server {
     server
 }
 
-/// The URL in the log line `ready`.
+/// Returns the URL in the log line `ready`.
 fn url_of(server: &Server) -> String {
     let log = server.log();
     let line = log.iter().find(|line| line.contains(" msg=ready"));
@@ -91,7 +91,7 @@ fn terminal_shows_what_to_open() {
         env!("CARGO_BIN_EXE_firn"),
         data.path().join("data").display()
     );
-    // Gives the server a terminal; ends with it.
+    // Runs the server in a terminal and stops with it.
     let mut terminal = Command::new("script")
         .args(["--quiet", "--flush", "--command", &line])
         .arg(&written)

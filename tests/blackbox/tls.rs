@@ -1,4 +1,4 @@
-//! An authority, the certificates that it gives, and clients that speak TLS to the byte.
+//! A certificate authority, its certificates, and raw TLS clients.
 
 use crate::raw::{Ask, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Long enough for a machine that stalls.
+/// Timeout that is long enough for a machine that stalls.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An authority that tests trust.
+/// A certificate authority that tests trust.
 pub struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -27,7 +27,7 @@ pub struct Pair {
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates a new authority.
     pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -38,7 +38,7 @@ impl Authority {
         }
     }
 
-    /// A certificate with these names.
+    /// Issues a certificate with these names.
     pub fn pair(&self, names: Vec<SanType>) -> Pair {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -50,17 +50,18 @@ impl Authority {
         }
     }
 
-    /// The certificate of a server.
+    /// Issues a server certificate for `localhost`.
     pub fn server(&self) -> Pair {
         self.pair(vec![SanType::DnsName("localhost".try_into().unwrap())])
     }
 
-    /// Its own certificate.
+    /// Returns the authority's own certificate.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// How a client speaks that trusts it, has this certificate and offers these protocols.
+    /// Returns the configuration of a client that trusts this authority, has the certificate `own`
+    /// and offers `protocols`.
     pub fn client(&self, own: Option<&Pair>, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         let pem = self.pem.as_bytes();
@@ -80,7 +81,7 @@ impl Authority {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        // Each connection is to see the certificate of its time.
+        // Each connection must use the certificate of its time.
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Arc::new(config)
@@ -88,22 +89,22 @@ impl Authority {
 }
 
 impl Pair {
-    /// Writes it to files in `dir`, the certificate first.
+    /// Writes certificate and key to files in `dir`.
     pub fn write(&self, dir: &Path, name: &str) {
         std::fs::write(dir.join(format!("{name}.crt")), &self.cert).unwrap();
         std::fs::write(dir.join(format!("{name}.key")), &self.key).unwrap();
     }
 
-    /// The certificate as it travels.
+    /// Returns the certificate as DER.
     pub fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(self.cert.as_bytes()).unwrap()
     }
 }
 
-/// A connection over TLS.
+/// A TLS connection.
 pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Connects to the server at `address` and shakes hands.
+/// Connects to the server at `address` and completes the handshake.
 pub fn connect(config: &Arc<ClientConfig>, address: &str) -> std::io::Result<Tls> {
     let mut tcp = TcpStream::connect(address)?;
     tcp.set_read_timeout(Some(PATIENCE))?;
@@ -116,7 +117,7 @@ pub fn connect(config: &Arc<ClientConfig>, address: &str) -> std::io::Result<Tls
     Ok(StreamOwned::new(client, tcp))
 }
 
-/// Asks over a connection of its own.
+/// Sends a request over a new connection.
 pub fn send(config: &Arc<ClientConfig>, address: &str, ask: &Ask) -> std::io::Result<Reply> {
     let mut stream = connect(config, address)?;
     ask.send_over(&mut stream)

@@ -1,5 +1,5 @@
-//! Tools by promtool's names: their output and exit codes are those recorded in `tests/commands`,
-//! and those that ask a server ask a real one.
+//! Subcommands with promtool's names: their output and exit codes equal those recorded in
+//! `tests/commands`, and those that query a server are run against a real one.
 
 use crate::harness::server::{Server, firn};
 use crate::{Kept, now_ms};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What a command said.
+/// Output of a command.
 struct Told {
     code: Option<i32>,
     out: String,
@@ -29,7 +29,7 @@ fn run_in(dir: &Path, args: &[String], input: &str) -> Told {
         .spawn()
         .expect("the binary runs");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A command that reads nothing closes the pipe.
+    // A command that does not read its input closes the pipe.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("the binary ends");
@@ -45,7 +45,7 @@ fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Runs what one file of `tests/commands` holds.
+/// Runs the cases in one file of `tests/commands`.
 fn check(file: &str, cases_min: usize) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/commands");
     let text = std::fs::read_to_string(dir.join(file)).unwrap();

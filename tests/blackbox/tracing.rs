@@ -1,4 +1,4 @@
-//! `tracing`: spans of what the server does reach a collector, by HTTP and by gRPC.
+//! `tracing`: spans of the server reach a collector over HTTP and gRPC.
 
 use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
@@ -20,7 +20,7 @@ fn start(dir: &Path, tracing: &str) -> Server {
     server
 }
 
-/// Whether `bytes` has `text`.
+/// Returns whether `bytes` contains `text`.
 fn has(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }
@@ -72,7 +72,7 @@ fn request_of_a_sampled_trace_is_told_with_index_and_data_apart() {
     }
     assert!(has(&all, &id));
     assert!(!has(&all, &[0x99; 16]));
-    // Nobody asked for the traces that begin here.
+    // Traces that start in the server itself were not requested.
     assert!(!has(&all, b"GET /-/ready") && !has(&all, b"count(m)"));
     assert!(taken[0].headers.contains(&"x-team: a".to_owned()));
     assert!(
@@ -103,12 +103,12 @@ fn traces_that_begin_here_are_sampled_by_the_fraction_and_a_reload() {
     server.wait_log("export of spans stopped");
     assert_eq!(server.http().get("/api/v1/query?query=m").status, 200);
     assert!(server.stop().success());
-    // What ended before the reload may still be on its way.
+    // Spans that ended before the reload may still be in transit.
     let mut taken = receiver.taken().into_iter();
     assert!(!taken.any(|taken| has(&taken.body, b"GET /api/v1/query")));
 }
 
-/// `traceparent` of each request that `receiver` took.
+/// Returns the `traceparent` header of each request that `receiver` accepted.
 fn parents(receiver: &Receiver) -> Vec<String> {
     let header = |taken: crate::mirror::receiver::Taken| {
         let mut headers = taken.headers.into_iter();
@@ -118,13 +118,14 @@ fn parents(receiver: &Receiver) -> Vec<String> {
     receiver.taken().into_iter().map(header).collect()
 }
 
-/// The bytes of a number in hexadecimal digits.
+/// Parses hexadecimal digits into bytes.
 fn bytes_of(digits: &str) -> Vec<u8> {
     let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// A server that scrapes, sends on to and reads from one receiver each, and writes down queries.
+/// Starts a server that scrapes a target, forwards to a receiver, reads from a server and writes a
+/// query log.
 fn start_between(dir: &Path, others: &[Receiver; 4], fraction: f64) -> Server {
     let [collector, target, sent_to, read_from] = others;
     for other in others {
@@ -148,7 +149,7 @@ fn start_between(dir: &Path, others: &[Receiver; 4], fraction: f64) -> Server {
     Server::start(&dir.join("data"), &["--config", file.to_str().unwrap()])
 }
 
-/// The line of the query `m` in the log.
+/// Returns the line of the query `m` in the log.
 fn logged(dir: &Path) -> Value {
     let text = std::fs::read_to_string(dir.join("queries.log")).unwrap();
     let mut lines = text

@@ -1,4 +1,4 @@
-//! `firn tsdb` on the folders of real servers.
+//! `firn tsdb` on the data folders of real servers.
 
 use crate::Kept;
 use crate::harness::server::{Server, firn};
@@ -15,7 +15,7 @@ fn tsdb(args: &[&str], data: &Path) -> (Option<i32>, String, String) {
     (code, text(output.stdout), text(output.stderr))
 }
 
-/// The only file below `data` with this suffix.
+/// Returns the only file in a folder of `data` with this suffix.
 fn only_file(data: &Path, folder: &str, suffix: &str) -> PathBuf {
     let names = std::fs::read_dir(data.join(folder)).unwrap();
     let paths = names.map(|name| name.unwrap().path());
@@ -25,7 +25,7 @@ fn only_file(data: &Path, folder: &str, suffix: &str) -> PathBuf {
     found[0].clone()
 }
 
-/// A folder of a server that stopped cleanly, with all it holds in pages.
+/// Returns the data folder of a server that was stopped cleanly, with all samples in pages.
 fn stopped() -> (tempfile::TempDir, Kept) {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &[]);
@@ -169,7 +169,7 @@ fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
     let start_ms = (now_ms() / 15_000 - 100) * 15_000;
     let [start, end] = [0, 600].map(|behind| (start_ms / 1000 + behind).to_string());
     let folder = tempfile::tempdir().unwrap();
-    // Without a job: one would make the samples late.
+    // Without a job, because scraped samples would make these late.
     let config = folder.path().join("firn.yml");
     std::fs::write(&config, "scrape_configs: []\n").unwrap();
     let flags = ["--config", config.to_str().unwrap()];
@@ -200,7 +200,7 @@ fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
             &rules,
         )
     };
-    // Nobody there, an expression that fails, and times that are none: nothing is kept.
+    // An unreachable server, a failing expression and invalid times: nothing is stored.
     let (code, _, err) = make("127.0.0.1:9", &start, &end);
     assert_eq!(code, Some(2), "{err}");
     assert!(
@@ -273,7 +273,7 @@ fn tsdb_dump_of_imported_text_has_its_samples() {
     let expected = "a{x=\"1\"} 2 1700000000.000\n# EOF\n";
     assert_eq!((code, out.as_str()), (Some(0), expected));
     assert_eq!(tsdb(&["verify"], &data).0, Some(0));
-    // Labels of every series, and the folder in its place, as promtool has them.
+    // Labels for every series, and a folder as positional argument, as in promtool.
     std::fs::write(&text, "c{x=\"1\"} 1 1700000000\n# EOF\n").unwrap();
     let more = folder.path().join("more");
     let file = text.to_str().unwrap();

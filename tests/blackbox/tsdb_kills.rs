@@ -1,6 +1,6 @@
-//! The offline tools are killed at random moments and run again: what is there in the end is what
-//! an undisturbed run makes, and at no time is there a part of what comes as one. `FIRN_SEED`
-//! repeats the moments, as shares of the time that a run takes.
+//! The offline tools are killed at random moments and run again: the final data equals that of an
+//! undisturbed run, and no part of an atomic change is ever visible. `FIRN_SEED` repeats the
+//! moments, as shares of the duration of a run.
 
 use crate::harness::server::firn;
 use firn_model::env::sim::SimRng;
@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Kills that a tool is alive for, in a row on the same folder, and runs that it may take: each
-/// that is over too soon leaves half of the moments on average.
+/// Number of kills that must hit a running tool, one after the other on the same folder, and
+/// maximum number of attempts: each attempt that is too late halves the remaining moments on
+/// average.
 const KILLS: usize = 6;
 const MOST_KILLS: usize = 60;
 
-/// Shares of the undisturbed run at which a kill may come.
+/// Resolution of the moments, as shares of the undisturbed run.
 const SHARES: u64 = 1_000;
 
-/// Stretches of two hours that the blocks of a source cover, and the first one: each has a metric
-/// of its own.
+/// Number of two-hour ranges that the blocks of a source cover, and the first one. Each has its own
+/// metric.
 const BLOCKS: i64 = 4;
 const FIRST_MS: i64 = 236_112 * BLOCK_MS;
 const BLOCK_MS: i64 = 7_200_000;
@@ -28,7 +29,7 @@ const BLOCK_MS: i64 = 7_200_000;
 const SERIES: i64 = 200;
 const INTERVAL_MS: i64 = 60_000;
 
-/// Bytes of a page of Prometheus's log, and of the header of a fragment.
+/// Bytes of a page of Prometheus's WAL, and of the header of a fragment.
 const PAGE_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 
@@ -40,14 +41,14 @@ fn rng() -> SimRng {
     SimRng::new(seed)
 }
 
-/// `firn tsdb` with these arguments.
+/// Returns the command `firn tsdb` with these arguments.
 fn tsdb(args: &[&str]) -> Command {
     let mut command = firn();
     command.arg("tsdb").args(args).stdin(Stdio::null());
     command
 }
 
-/// Runs to the end, which is a good one; returns how long it took.
+/// Runs the tool to its successful end and returns the duration.
 fn run(args: &[&str]) -> Duration {
     let start = Instant::now();
     let Output { status, stderr, .. } = tsdb(args).output().unwrap();
@@ -56,9 +57,9 @@ fn run(args: &[&str]) -> Duration {
     start.elapsed()
 }
 
-/// Kills the tool again and again, looks at what is there each time, and runs it to its end. A
-/// run that was over before its kill narrows the moments of the next: how long the undisturbed
-/// run took says little of it on a machine that was busy then.
+/// Kills the tool repeatedly, checks the data after each kill, and finally runs it to its end. If a
+/// run ends before its kill, the next moment is earlier, because the undisturbed run may have been
+/// slow on a busy machine.
 fn run_with_kills(args: &[&str], took: Duration, look: &mut dyn FnMut()) {
     let rng = rng();
     let (mut longest, mut met, mut kills) = (took, 0, 0);
@@ -87,8 +88,8 @@ fn run_with_kills(args: &[&str], took: Duration, look: &mut dyn FnMut()) {
     look();
 }
 
-/// The lines of a dump, by metric: a line has a series, a sample and its time. A folder that was
-/// not yet made has none.
+/// Returns the lines of a dump by metric: each contains a series, a sample and its time. A folder
+/// that does not exist yet has no lines.
 fn dump(data: &Path) -> BTreeMap<String, Vec<String>> {
     if !data.join("FORMAT").exists() {
         return BTreeMap::new();
@@ -107,12 +108,12 @@ fn dump(data: &Path) -> BTreeMap<String, Vec<String>> {
     lines
 }
 
-/// A value with many digits, another one for each sample.
+/// Returns a value with many digits that differs for each sample.
 fn value(series: i64, time_ms: i64) -> f64 {
     ((series + 1) * (time_ms / INTERVAL_MS % 1_009)) as f64 * 0.1
 }
 
-/// A text with a metric for each block.
+/// Returns a text with one metric per block.
 fn text() -> String {
     let mut text = String::new();
     for block in 0..BLOCKS {
@@ -128,7 +129,7 @@ fn text() -> String {
     text + "# EOF\n"
 }
 
-/// A folder with the text, and the data folder that an undisturbed run makes of it.
+/// Creates a folder with the text and the data folder of an undisturbed import.
 fn source() -> (tempfile::TempDir, Duration) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("text"), text()).unwrap();
@@ -169,7 +170,7 @@ fn text_killed_at_any_moment_is_imported_as_a_whole_or_not() {
     run(&["verify", killed.to_str().unwrap()]);
 }
 
-/// The bytes of all files below a folder by their paths.
+/// Returns the contents of all files below a folder, by their paths.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -204,7 +205,7 @@ fn export_killed_at_any_moment_has_whole_blocks_alone() {
     let mut there = BTreeMap::new();
     run_with_kills(&args, took, &mut || {
         there = files(&killed);
-        // Others are those that Prometheus removes when it starts.
+        // Prometheus removes other folders when it starts.
         let named: BTreeSet<String> = there.keys().map(|path| block_of(path)).collect();
         for block in named.intersection(&blocks) {
             let expected = whole.iter().filter(|(path, _)| path.starts_with(block));
@@ -215,7 +216,7 @@ fn export_killed_at_any_moment_has_whole_blocks_alone() {
     assert!(there == whole, "{:?}", there.keys());
 }
 
-/// A segment of Prometheus's log with these records.
+/// Returns a segment of Prometheus's WAL with these records.
 fn segment(records: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
@@ -253,8 +254,8 @@ fn varint(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-/// A log as Prometheus has it, behind the blocks: a part of its series has a label in front of the
-/// name, so that they take blocks of their own.
+/// Returns a WAL of Prometheus for the time after the blocks. Some of its series have a label that
+/// sorts before the name, so that they need separate blocks.
 fn log() -> Vec<u8> {
     let start = FIRST_MS + BLOCKS * BLOCK_MS;
     let mut records = Vec::new();

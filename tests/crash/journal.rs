@@ -1,4 +1,4 @@
-//! What a writer was told is stored, and the check that it is.
+//! Journal of the answers that a writer received, and the check of the stored samples.
 
 use crate::harness::http::Http;
 use serde_json::Value;
@@ -6,31 +6,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Most findings that are worth reading.
+/// Maximum number of reported findings.
 const FINDINGS_MAX: usize = 20;
 
-/// What became of a sample.
+/// Outcome of writing a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// The server answered 204.
+    /// The server answered with 204.
     Acked,
     /// The server died before it answered.
     Unknown,
 }
 
-/// One writer's journal. Series are numbered.
+/// Journal of one writer. Series have numbers.
 pub struct Journal {
-    /// The writer's number, and its label.
+    /// Number of the writer, which is its label.
     pub writer: usize,
-    /// (time, series) -> value and fate.
+    /// Value and fate by time and series.
     samples: BTreeMap<(i64, u64), (f64, Fate)>,
     clock: DataClock,
-    /// The time of the newest request.
+    /// Time of the newest request.
     last_time: i64,
     round_start: i64,
 }
 
-/// The data time of writers: each request takes the next step of it, so that none is far behind.
+/// Shared data time of all writers: each request takes the next step, so that no writer is far
+/// behind.
 #[derive(Clone)]
 pub struct DataClock {
     next: Arc<AtomicI64>,
@@ -38,7 +39,7 @@ pub struct DataClock {
 }
 
 impl DataClock {
-    /// A clock whose first step is `first_time`.
+    /// Creates a clock whose first step is `first_time`.
     pub fn new(first_time: i64, step_ms: i64) -> Self {
         Self {
             next: Arc::new(AtomicI64::new(first_time)),
@@ -46,19 +47,19 @@ impl DataClock {
         }
     }
 
-    /// The next time, which no other request has.
+    /// Returns the next time, which is unique to one request.
     pub fn tick(&self) -> i64 {
         self.next.fetch_add(self.step_ms, Ordering::Relaxed)
     }
 
-    /// The time of the next step.
+    /// Returns the time of the next step.
     pub fn now(&self) -> i64 {
         self.next.load(Ordering::Relaxed)
     }
 }
 
 impl Journal {
-    /// Empty journals, one a writer.
+    /// Creates one empty journal per writer.
     pub fn for_writers(count: usize, clock: &DataClock) -> Vec<Journal> {
         let journal = |writer| Journal {
             writer,
@@ -70,18 +71,18 @@ impl Journal {
         (0..count).map(journal).collect()
     }
 
-    /// From here on a check that is not full looks at new samples only.
+    /// Starts a round: checks that are not full cover only samples from here on.
     pub fn start_round(&mut self) {
         self.round_start = self.clock.now();
     }
 
-    /// The time of the next request.
+    /// Returns the time of the next request.
     pub fn tick(&mut self) -> i64 {
         self.last_time = self.clock.tick();
         self.last_time
     }
 
-    /// Samples that the server acknowledged.
+    /// Returns the number of acknowledged samples.
     pub fn acked_count(&self) -> usize {
         self.samples
             .values()
@@ -89,7 +90,7 @@ impl Journal {
             .count()
     }
 
-    /// Notes the samples of a request, each (time, series) with its value.
+    /// Records the samples of a request, each with time, series and value.
     pub fn note(&mut self, samples: &[((i64, u64), f64)], is_acked: bool) {
         let fate = if is_acked { Fate::Acked } else { Fate::Unknown };
         for (key, value) in samples {
@@ -97,7 +98,7 @@ impl Journal {
         }
     }
 
-    /// Compares what the server holds with the journal; returns what is wrong.
+    /// Compares the stored samples with the journal and returns the differences.
     pub fn check(&mut self, http: &Http, is_full: bool) -> Vec<String> {
         let first = self
             .samples
@@ -108,7 +109,7 @@ impl Journal {
         if self.last_time < start {
             return Vec::new();
         }
-        // A range selector leaves out its left end.
+        // A range selector excludes its left end.
         let span_ms = self.last_time - start + 1;
         let expr = format!("crash{{writer=\"{}\"}}[{span_ms}ms]", self.writer);
         let result = http.query(&expr, self.last_time);
@@ -133,7 +134,7 @@ impl Journal {
             let (time, series) = key;
             match found.get(key) {
                 Some(there) if there.to_bits() == value.to_bits() => {
-                    // A reader has seen it: from here on it may not vanish.
+                    // The sample was visible to a reader, so that it must not disappear.
                     *fate = Fate::Acked;
                 }
                 Some(there) => findings.push(format!(

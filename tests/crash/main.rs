@@ -1,17 +1,17 @@
-//! The crash test: what was acknowledged is there after `kill -9`, once and with its value.
+//! The crash test: after `kill -9`, every acknowledged sample is stored once and with its value.
 //!
 //! ```text
-//! round: start -> check -> writers push and keep what was acked -> SIGKILL at a random moment
+//! round: start -> check -> writers push and record acknowledged samples -> SIGKILL at a random time
 //! ```
 //!
-//! Some rounds kill the server while it starts, or while it stops cleanly, or let it stop. A
-//! request without an answer may be stored or not, but what is stored of it is unaltered. A second
-//! test lets hours of data time pass, with late samples, so that blocks are cut, flushed and merged
-//! meanwhile. A third cuts the log behind the server's back and expects the checker to notice.
+//! Some rounds kill the server while it starts or stops cleanly, or let it stop. Samples of a
+//! request without an answer may be stored or not, but must be unaltered. A second test lets hours
+//! of data time pass, with late samples, so that blocks are cut, flushed and merged meanwhile. A
+//! third one truncates the WAL of a stopped server and expects that the checker reports the loss.
 //!
-//! `FIRN_CRASH_ROUNDS` sets the rounds (40 and 30), `FIRN_SEED` repeats a run's choices; the moments of
-//! the kills and the interleaving of the writers are the machine's.
-// A panic is how a test fails, and what it prints is shown when it does.
+//! `FIRN_CRASH_ROUNDS` sets the rounds (40 and 30), `FIRN_SEED` repeats the choices of a run. The
+//! moments of the kills and the interleaving of the writers depend on the machine.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../harness/mod.rs"]
@@ -28,20 +28,21 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use writer::{Choices, Load, WRITERS, write_until_dead};
 
-/// Rounds without `FIRN_CRASH_ROUNDS`: about a minute.
+/// Default number of rounds: about a minute.
 const ROUNDS: u64 = 40;
 
-/// Rounds across cuts without `FIRN_CRASH_ROUNDS`: about a minute.
+/// Default number of rounds across cuts of blocks: about a minute.
 const CUT_ROUNDS: u64 = 30;
 
-/// Milliseconds between two requests: 300 rounds of a few thousand requests stay within the hour
+/// Milliseconds between two requests: 300 rounds of a few thousand requests are within the hour
 /// that the head accepts.
 const STEP_MS: i64 = 3;
 
-/// The same where hours are to pass: 1,000 requests are four hours.
+/// Milliseconds between two requests if hours must pass: 1,000 requests are four hours.
 const LONG_STEP_MS: i64 = 15_000;
 
-/// Every so many rounds all that was ever acked is checked, not only the last round's.
+/// Number of rounds between full checks of all acknowledged samples. Other checks cover only the
+/// last round.
 const FULL_CHECK_ROUNDS: u64 = 10;
 
 fn setting(name: &str) -> Option<u64> {
@@ -50,7 +51,8 @@ fn setting(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect("a number"))
 }
 
-/// Half an hour ago, in milliseconds: old enough that the samples of all rounds lie before now.
+/// Returns the time half an hour ago, in milliseconds: early enough that the samples of all rounds
+/// are in the past.
 fn first_time() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -102,7 +104,7 @@ fn server_killed_at_any_moment_keeps_every_acked_sample_across_cuts_flushes_and_
     let mut choices = Choices::new(seed);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    // What the server scrapes of itself would be far ahead of the writers.
+    // Samples that the server scrapes from itself would be far ahead of the writers.
     let config = folder.path().join("nothing.yml");
     std::fs::write(&config, "global: {}\n").unwrap();
     let flags = [
@@ -151,7 +153,7 @@ fn server_killed_at_any_moment_keeps_every_acked_sample_across_cuts_flushes_and_
     );
 }
 
-/// The most blocks of a kind that were seen, so that one knows that there were some.
+/// Maximum number of blocks of each kind, to verify that some existed.
 #[derive(Debug, Default)]
 struct Blocks {
     main: usize,
@@ -223,7 +225,7 @@ fn log_cut_behind_the_servers_back_is_noticed_by_the_checker() {
     );
 }
 
-/// Cuts the newest file of the log in half.
+/// Truncates the newest WAL segment to half of its size.
 fn cut_newest_segment(data: &Path) {
     let mut segments: Vec<_> = std::fs::read_dir(data.join("wal"))
         .expect("the log has a folder")

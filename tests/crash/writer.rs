@@ -6,7 +6,7 @@ use crate::harness::write::{Series, body};
 use crate::journal::Journal;
 use std::time::Duration;
 
-/// Writers at one time: more than a group commit of one, on two cores.
+/// Number of concurrent writers: enough for group commits on two cores.
 pub const WRITERS: usize = 4;
 
 /// Series that a writer sends in every round.
@@ -15,16 +15,16 @@ const OLD_SERIES: u64 = 12;
 /// Series that are created in each round.
 const NEW_SERIES: u64 = 3;
 
-/// SplitMix64, so that a run's choices repeat by their seed.
+/// SplitMix64 generator, so that the choices of a run are repeatable by their seed.
 pub struct Choices(u64);
 
 impl Choices {
-    /// Choices that repeat by `seed`.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,12 +33,12 @@ impl Choices {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// Any finite float: every bit of it must come back.
+    /// Returns any finite float, all of whose bits must be preserved.
     fn value(&mut self) -> f64 {
         loop {
             let value = f64::from_bits(self.next());
@@ -49,16 +49,16 @@ impl Choices {
     }
 }
 
-/// What writers send.
+/// Settings of the pushed samples.
 #[derive(Clone, Copy)]
 pub struct Load {
-    /// The number of the round: each has new series.
+    /// Number of the round, which determines the new series.
     pub round: u64,
-    /// Each request has a sample so far behind, if any has.
+    /// Age of a late sample in each request, if any.
     pub late_ms: Option<i64>,
 }
 
-/// Lets all writers push, kills the server after `life`, and returns the journals.
+/// Runs all writers, kills the server after `life`, and returns the journals.
 pub fn write_until_dead(
     server: Server,
     journals: Vec<Journal>,
@@ -78,7 +78,7 @@ pub fn write_until_dead(
         .collect()
 }
 
-/// The samples of a request at `time`.
+/// Returns the samples of a request at `time`.
 fn samples(choices: &mut Choices, time: i64, load: Load) -> Vec<((i64, u64), f64)> {
     let first_new = OLD_SERIES + load.round * NEW_SERIES;
     let series = (0..OLD_SERIES).chain(first_new..first_new + NEW_SERIES);
@@ -86,7 +86,7 @@ fn samples(choices: &mut Choices, time: i64, load: Load) -> Vec<((i64, u64), f64
         .map(|series| ((time, series), choices.value()))
         .collect();
     if let Some(late_ms) = load.late_ms {
-        // A time that no request has.
+        // A time that is used by no request.
         let series = choices.below(OLD_SERIES);
         samples.push(((time - late_ms - 1, series), choices.value()));
     }

@@ -1,4 +1,4 @@
-//! Requests of the HTTP API.
+//! Client for requests of the HTTP API.
 
 use super::server::DEADLINE;
 use serde_json::Value;
@@ -20,13 +20,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The header with this name, or nothing.
+    /// Returns the header with this name, or an empty text.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.map_or("", |value| value.to_str().expect("a header of text"))
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body)
             .unwrap_or_else(|e| panic!("{e}: status {}: {}", self.status, self.body))
@@ -34,12 +34,12 @@ impl Answer {
 }
 
 impl Http {
-    /// A client of the server at `address`.
+    /// Creates a client of the server at `address`.
     pub fn new(address: &str) -> Self {
         Self::patient(address, DEADLINE)
     }
 
-    /// A client that waits longer for an answer.
+    /// Creates a client with a longer timeout.
     pub fn patient(address: &str, longest: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(longest))
@@ -51,23 +51,23 @@ impl Http {
         }
     }
 
-    /// GET.
+    /// Sends a GET request.
     pub fn get(&self, path: &str) -> Answer {
         read(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
-    /// DELETE.
+    /// Sends a DELETE request.
     pub fn delete(&self, path: &str) -> Answer {
         read(self.agent.delete(format!("{}{path}", self.base)).call())
     }
 
-    /// POST of a form.
+    /// Sends a form with a POST request.
     pub fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
         let request = self.agent.post(format!("{}{path}", self.base));
         read(request.send_form(form.iter().copied()))
     }
 
-    /// POST of bytes with these headers.
+    /// Sends bytes with these headers in a POST request.
     pub fn send(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut request = self.agent.post(format!("{}{path}", self.base));
         for (name, value) in headers {
@@ -76,7 +76,7 @@ impl Http {
         read(request.send(body))
     }
 
-    /// Remote write 2.0 of a body that is compressed already.
+    /// Sends a compressed remote-write 2.0 body.
     pub fn write_2(&self, body: &[u8]) -> Answer {
         let headers = [
             ("Content-Encoding", "snappy"),
@@ -89,7 +89,7 @@ impl Http {
         self.send("/api/v1/write", &headers, body)
     }
 
-    /// Remote write of a body that is compressed already.
+    /// Sends a compressed remote-write 1.0 body.
     pub fn write(&self, body: &[u8]) -> Answer {
         let headers = [
             ("Content-Encoding", "snappy"),
@@ -99,7 +99,7 @@ impl Http {
         self.send("/api/v1/write", &headers, body)
     }
 
-    /// The result of an instant query at `time_ms`; panics if the query fails.
+    /// Returns the result of an instant query at `time_ms`; panics if the query fails.
     pub fn query(&self, expr: &str, time_ms: i64) -> Value {
         let time = format!("{}", time_ms as f64 / 1000.0);
         let answer = self.post("/api/v1/query", &[("query", expr), ("time", &time)]);

@@ -1,6 +1,6 @@
-//! Runs the built binary on the loopback and talks to it as its clients do.
+//! Runs the built binary on the loopback interface and accesses it like its clients.
 //!
-//! Every wait has a deadline. A server that is dropped is killed; its log is printed if the test is
+//! Every wait has a deadline. A server is killed on drop; its log is printed if the test is
 //! failing.
 
 pub mod http;

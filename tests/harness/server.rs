@@ -1,4 +1,4 @@
-//! A `firn serve` of its own for each test: any free port, a data folder of the test's choice.
+//! A `firn serve` process for a test, at any free port, with a data folder that the test chooses.
 
 use super::http::Http;
 use std::io::{BufRead, BufReader};
@@ -8,16 +8,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The longest wait for anything that should take well under a second: machines of CI stall.
+/// Maximum wait for conditions that usually take well under a second, because CI machines may
+/// stall.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Pause between two looks at a condition.
+/// Pause between two checks of a condition.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A running server.
 pub struct Server {
     child: Child,
-    /// `127.0.0.1:port`
+    /// Address as `127.0.0.1:port`.
     pub address: String,
     log: Arc<Mutex<Vec<String>>>,
 }
@@ -52,12 +53,13 @@ impl Server {
         }
     }
 
-    /// A client with a connection pool of its own.
+    /// Returns a client with its own connection pool.
     pub fn http(&self) -> Http {
         Http::new(&self.address)
     }
 
-    /// Waits until the server says that it sees every acked sample, to clients and in its log.
+    /// Waits until the server is ready according to its API and its log, and therefore sees every
+    /// acknowledged sample.
     pub fn wait_ready(&self) {
         let http = self.http();
         wait_for("the server to be ready", || {
@@ -66,34 +68,34 @@ impl Server {
         self.wait_log(" msg=ready");
     }
 
-    /// Waits until the log has a line with `text`; the lines before it are there then too. What a
-    /// server does may be seen elsewhere before what it says of it has come through the pipe.
+    /// Waits until the log has a line with `text`; earlier lines are available then too. The
+    /// effects of an action may be visible before its log line has passed the pipe.
     pub fn wait_log(&self, text: &str) {
         wait_for(text, || self.log().iter().any(|line| line.contains(text)));
     }
 
-    /// The process's number.
+    /// Returns the process id.
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// The log lines so far.
+    /// Returns the log lines so far.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
-    /// Ends the process at this instant, as a power cut to the process alone.
+    /// Kills the process at once, like a crash.
     pub fn kill(mut self) {
         self.child.kill().expect("the process is ours");
         self.child.wait().expect("the process is ours");
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(self.pid(), signal).expect("the process is ours");
     }
 
-    /// Asks the process to end and waits for it.
+    /// Sends SIGTERM and waits for the end of the process.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::TERM);
         self.wait_end()
@@ -109,7 +111,7 @@ impl Server {
         status.expect("the wait ended")
     }
 
-    /// How the process ended, if it did.
+    /// Returns the exit status if the process has ended.
     pub fn try_end(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the process is ours")
     }
@@ -117,7 +119,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -126,7 +128,7 @@ impl Drop for Server {
     }
 }
 
-/// The command line of a server on `data` at any free port.
+/// Returns the command line of a server on `data` at any free port.
 pub fn command(data: &Path, flags: &[&str]) -> Command {
     let mut command = firn();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
@@ -134,7 +136,7 @@ pub fn command(data: &Path, flags: &[&str]) -> Command {
     command
 }
 
-/// The built binary.
+/// Returns a command for the built binary.
 pub fn firn() -> Command {
     Command::new(env!("CARGO_BIN_EXE_firn"))
 }
@@ -148,7 +150,7 @@ pub fn spawn(mut command: Command) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// Looks at `condition` until it holds; panics after [`DEADLINE`].
+/// Polls `condition` until it is true; panics after [`DEADLINE`].
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
     while !condition() {
@@ -157,7 +159,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Collects log lines; sends the address once the server listens.
+/// Collects log lines, and sends the address once the server listens.
 fn follow_log(
     lines: impl BufRead + Send + 'static,
     log: Arc<Mutex<Vec<String>>>,
@@ -168,7 +170,7 @@ fn follow_log(
             if line.contains(" msg=listening ")
                 && let Some((_, address)) = line.rsplit_once(" address=")
             {
-                // The test may have given up.
+                // The test may have stopped waiting.
                 let _ = sender.send(address.to_owned());
             }
             log.lock().unwrap().push(line);

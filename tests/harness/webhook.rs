@@ -1,4 +1,4 @@
-//! An Alertmanager that takes every alert and remembers it.
+//! An Alertmanager that accepts and records every alert.
 
 use super::server::DEADLINE;
 use serde_json::Value;
@@ -7,15 +7,15 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::spawn;
 
-/// The server, and what it got.
+/// The server and its received requests.
 pub struct Webhook {
-    /// `127.0.0.1:port`
+    /// Address as `127.0.0.1:port`.
     pub address: String,
     requests: Receiver<(String, Value)>,
 }
 
 impl Webhook {
-    /// Starts one at any free port.
+    /// Starts a webhook at any free port.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -29,13 +29,13 @@ impl Webhook {
         Self { address, requests }
     }
 
-    /// The next request: its first line and its alerts.
+    /// Waits for the next request and returns its request line and its alerts.
     pub fn next(&self) -> (String, Vec<Value>) {
         let (line, body) = self.requests.recv_timeout(DEADLINE).unwrap();
         (line, body.as_array().unwrap().clone())
     }
 
-    /// The next alert for which `is_wanted`.
+    /// Waits for the next alert for which `is_wanted` is true.
     pub fn next_alert(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             if let Some(alert) = self.next().1.into_iter().find(&is_wanted) {
@@ -45,7 +45,7 @@ impl Webhook {
     }
 }
 
-/// Answers the one request of a connection.
+/// Answers the only request of a connection.
 fn serve(stream: TcpStream, sender: &Sender<(String, Value)>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

@@ -1,7 +1,6 @@
-//! Remote write 1.0 bodies, sound or not: what is asked for is written down, whether a server would
-//! like it or not.
+//! Builds remote-write 1.0 bodies without validation, so that tests can send invalid ones.
 
-/// A series: its labels in this order, its samples in this order.
+/// A series with its labels and samples in the given order.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     pub labels: Vec<(Vec<u8>, Vec<u8>)>,
@@ -9,7 +8,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series with these labels and samples.
+    /// Creates a series with these labels and samples.
     pub fn new(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> Self {
         let bytes = |(n, v): &(&str, &str)| (n.as_bytes().to_vec(), v.as_bytes().to_vec());
         Self {
@@ -19,12 +18,12 @@ impl Series {
     }
 }
 
-/// The compressed body of a request with these series.
+/// Returns the compressed body of a request with these series.
 pub fn body(series: &[Series]) -> Vec<u8> {
     compress(&message(series))
 }
 
-/// The protobuf message of a request with these series.
+/// Returns the protobuf message of a request with these series.
 pub fn message(series: &[Series]) -> Vec<u8> {
     let mut out = Vec::new();
     for one in series {
@@ -47,14 +46,14 @@ pub fn message(series: &[Series]) -> Vec<u8> {
     out
 }
 
-/// The snappy block of `message`.
+/// Compresses `message` as a snappy block.
 pub fn compress(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new()
         .compress_vec(message)
         .expect("a message below 4 GiB")
 }
 
-/// A protobuf varint.
+/// Appends a protobuf varint.
 pub fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -63,7 +62,7 @@ pub fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A protobuf field with a length; `tag` is its key.
+/// Appends a length-delimited protobuf field; `tag` is its key.
 pub fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.push(tag);
     push_uvarint(out, bytes.len() as u64);

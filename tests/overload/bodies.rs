@@ -1,24 +1,24 @@
-//! Bodies of remote write that are large and many.
+//! Many large remote-write bodies.
 //!
-//! Every series is new and nearly all label, which is what takes most memory: the body, the
-//! message, the labels read, the block for the log, and what the head keeps.
+//! Every series is new and consists mostly of labels, which need the most memory: the body, the
+//! message, the parsed labels, the WAL record, and the labels in the head.
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::wait_for;
 use crate::harness::write::{Series, body};
 use crate::sender::now_ms;
 
-/// Senders of large bodies.
+/// Number of senders of large bodies.
 const SENDERS: usize = 20;
 
-/// Bytes of the bodies that each of them sends, one after the other.
+/// Sizes of the bodies that each sender sends, one after the other.
 const BODY_BYTES: [usize; 4] = [30_000_000, 5_000_000, 1_500_000, 300_000];
 
-/// Labels of a series, and bytes of their values.
+/// Labels per series, and bytes of their values.
 const LABELS: usize = 9;
 const VALUE_BYTES: usize = 14_000;
 
-/// A body of about `bytes` that compresses to nothing less; another one for each seed.
+/// Returns an incompressible body of about `bytes`, which differs for each seed.
 fn large(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut letter = || {
@@ -42,8 +42,9 @@ fn large(seed: u64, bytes: usize) -> Vec<u8> {
     body(&all)
 }
 
-/// Whether a body of `bytes` may be answered so: taken, over a limit that the answer names, or not
-/// now. A server reads on what it refuses for half a second, and the longest may take longer.
+/// Returns whether an answer to a body of `bytes` is valid: accepted, rejected with a limit in the
+/// text, or temporarily rejected. A server reads the rest of a rejected body for half a second,
+/// which may be too short for the largest one.
 fn is_expected(bytes: usize, answer: &Answer) -> bool {
     match answer.status {
         503 => true,
@@ -52,7 +53,7 @@ fn is_expected(bytes: usize, answer: &Answer) -> bool {
     }
 }
 
-/// Whether the body was read to its end: its series were taken, or were more than the head takes.
+/// Returns whether the body was read to its end: its series were accepted, or exceeded a limit.
 fn is_read(answer: &Answer) -> bool {
     match answer.status {
         204 => true,
@@ -61,7 +62,7 @@ fn is_read(answer: &Answer) -> bool {
     }
 }
 
-/// Sends all bodies at one time; returns the answers.
+/// Sends all bodies at once and returns the answers.
 fn send_at_once(http: &Http, bodies: &[Vec<u8>]) -> Vec<Answer> {
     std::thread::scope(|threads| {
         let sending: Vec<_> = bodies
@@ -75,7 +76,8 @@ fn send_at_once(http: &Http, bodies: &[Vec<u8>]) -> Vec<Answer> {
     })
 }
 
-/// Sends bodies of every size, all senders at one time, and says of each answer whether it may be.
+/// Sends bodies of every size, all senders at once, and calls `note` for each answer with its
+/// validity.
 pub fn send(http: &Http, mut note: impl FnMut(&str, &Answer, bool)) {
     for bytes in BODY_BYTES {
         let bodies: Vec<Vec<u8>> = (0..SENDERS)

@@ -1,19 +1,19 @@
-//! A control group with a memory limit: a process that exceeds it is killed.
+//! A control group with a memory limit: the kernel kills a process that exceeds it.
 //!
-//! Needs the right to make one, which a container or a user without privileges lacks; then the test
-//! looks at the peak of resident memory alone.
+//! Creating a group needs privileges that a container or an ordinary user lacks. The test then
+//! checks only the peak of resident memory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A group that is removed when it is dropped, after its process ended.
+/// A control group, which is removed on drop, after its process has ended.
 pub struct Cage {
     folder: PathBuf,
 }
 
 impl Cage {
-    /// A group with a limit of `bytes`, if one can be made.
+    /// Creates a group with a limit of `bytes`, if that is possible.
     pub fn new(bytes: usize) -> Option<Cage> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -27,14 +27,14 @@ impl Cage {
             std::fs::create_dir(&folder).ok()?;
             let cage = Cage { folder };
             let limit = cage.folder.join(limit);
-            // Where there is no controller there is no such file, and none can be made.
+            // Without the controller this file does not exist and cannot be created.
             limit.exists().then_some(())?;
             std::fs::write(&limit, bytes.to_string()).ok()?;
             Some(cage)
         })
     }
 
-    /// `command`, which enters the group before it begins.
+    /// Returns a command that enters the group and then executes `command`.
     pub fn around(&self, command: &Command) -> Command {
         let mut shell = Command::new("sh");
         let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
@@ -46,7 +46,7 @@ impl Cage {
 
 impl Drop for Cage {
     fn drop(&mut self) {
-        // The process has been killed by now; a group that stays is empty and takes nothing.
+        // The process was killed before this. A group that cannot be removed is empty and harmless.
         let _ = std::fs::remove_dir(&self.folder);
     }
 }

@@ -1,16 +1,17 @@
-//! Overload under a memory limit: nothing dies, ingestion goes on, each excess has its error.
+//! Overload under a memory limit: no process dies, ingestion continues, and each excess has its
+//! error.
 //!
 //! ```text
-//! cage (a control group whose limit kills, where there may be one)
-//!   server, whose firn.memory_limit follows from the cage
-//!     <- a sender that never stops        every push must be taken
+//! cage (a control group whose limit kills, if it can be created)
+//!   server, whose firn.memory_limit is derived from the cage
+//!     <- a sender that never stops        every push must be accepted
 //!     <- the scenarios, one after the other, then all at once
 //! ```
 //!
-//! The server must hold its peak of resident memory below the cage, which is what the default of
-//! `firn.memory_limit` promises of a machine or a control group. `FIRN_OVERLOAD_SERIES` and
-//! `FIRN_OVERLOAD_MIB` set how many series there are and how large a cage, for another one.
-// A panic is how a test fails, and what it prints is shown when it does.
+//! The peak of resident memory must be below the limit of the cage, which is the guarantee of the
+//! default of `firn.memory_limit` for a machine or a control group. `FIRN_OVERLOAD_SERIES` and
+//! `FIRN_OVERLOAD_MIB` set the number of series and the size of the cage.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bodies;
@@ -30,10 +31,10 @@ use sender::Sender;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The share of the cage that is the server's limit: the default of `firn.memory_limit`.
+/// The server's limit as a percentage of the cage: the default of `firn.memory_limit`.
 const LIMIT_PERCENT: usize = 60;
 
-/// A server whose machine has `mib`: a cage around it, or a limit as if there were one.
+/// Starts a server on a machine with `mib`: in a cage, or with an equivalent limit.
 fn start(folder: &Path, mib: usize) -> (Option<Cage>, Server) {
     let cage = Cage::new(mib << 20);
     let text = match &cage {
@@ -58,7 +59,7 @@ fn start(folder: &Path, mib: usize) -> (Option<Cage>, Server) {
     (cage, server)
 }
 
-/// A number of the environment, or `usual`.
+/// Returns a number from the environment, or `usual`.
 fn setting(name: &str, usual: usize) -> usize {
     let text = std::env::var(name).ok();
     text.map_or(usual, |text| text.parse().expect("a number"))
@@ -66,7 +67,7 @@ fn setting(name: &str, usual: usize) -> usize {
 
 fn check(mib: usize, series: usize) {
     let folder = tempfile::tempdir().unwrap();
-    // The server goes before its cage, which cannot be removed while a process is in it.
+    // The server is dropped before its cage, which cannot be removed while it contains a process.
     let (cage, mut server) = start(folder.path(), mib);
     println!("{series} series, {mib} MiB, caged: {}", cage.is_some());
     let load = sender::load(&server.http(), series);
@@ -125,7 +126,7 @@ fn server_under_overload_in_a_group_of_512_mb_lives_ingests_and_says_what_was_to
     check(setting(mib, 512), setting(series, 20_000));
 }
 
-/// After all that the server answers, and frees what queries held.
+/// Checks that the server still answers, and has released the memory of queries.
 fn check_alive(http: &Http, load: &sender::Load) {
     let count = http.query("count({__name__=~\"load_.*\"})", load.newest_ms);
     assert_eq!(count[0]["value"][1], load.series.to_string(), "{count}");
@@ -136,8 +137,8 @@ fn check_alive(http: &Http, load: &sender::Load) {
     });
 }
 
-/// The most that was resident, without pages of the program's own file: the kernel takes those back
-/// when it needs them, and a debug build has some 60 MiB of them.
+/// Returns the peak of resident memory without pages of the program file: the kernel reclaims those
+/// when needed, and a debug build has about 60 MiB of them.
 fn resident_peak(server: &Server) -> usize {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
@@ -149,5 +150,5 @@ fn resident_peak(server: &Server) -> usize {
     bytes("VmHWM:").saturating_sub(bytes("RssFile:"))
 }
 
-/// The longest wait for an answer: everything is slower while everything is asked at once.
+/// Maximum wait for an answer, because everything is slow under full load.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! What is too much, and how it must be answered.
+//! Kinds of overload, and their expected answers.
 
 use crate::PATIENCE;
 use crate::bodies::send;
@@ -9,23 +9,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
-/// Everything there is.
+/// Selects every series.
 const ALL: &str = "{__name__=~\".+\"}";
 
-/// Clients of the dashboards, each with a panel at one time.
+/// Number of dashboard clients, each of which requests one panel at a time.
 const CLIENTS: usize = 300;
 
-/// Panels that each client asks for.
+/// Panels that each client requests.
 const PANELS: usize = 2;
 
 /// A kind of overload.
 pub struct Scenario {
     pub name: &'static str,
-    /// Asks, and adds what came.
+    /// Sends the requests and records the answers.
     ask: fn(&Asking),
 }
 
-/// Every kind.
+/// Every kind of overload.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "everything",
@@ -57,7 +57,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// An error that must have come at least once, by what is in its text.
+/// Errors that must occur at least once, by a part of their text.
 const ERRORS: [(&str, &str); 5] = [
     ("memory", " memory limit reached: "),
     ("too long a label", "label value too long: "),
@@ -69,17 +69,17 @@ const ERRORS: [(&str, &str); 5] = [
     ),
 ];
 
-/// What came of it all.
+/// Answers to all requests.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    /// How often an answer had a status, an error type and a text, numbers left out.
+    /// Number of answers by status, error type and text without numbers.
     counts: BTreeMap<(u16, String, String), usize>,
-    /// Answers that must not be.
+    /// Unexpected answers.
     pub surprises: Vec<String>,
 }
 
 impl Scenario {
-    /// Asks and waits for all answers.
+    /// Sends the requests and waits for all answers.
     pub fn run(&self, server: &Server, load: &Load) -> Outcomes {
         let asking = Asking {
             http: Http::patient(&server.address, PATIENCE),
@@ -95,7 +95,7 @@ impl Scenario {
 }
 
 impl Outcomes {
-    /// Adds those of another scenario.
+    /// Adds the outcomes of another scenario.
     pub fn add(&mut self, other: Outcomes) {
         for (kind, count) in other.counts {
             *self.counts.entry(kind).or_default() += count;
@@ -112,14 +112,14 @@ impl Outcomes {
             self.surprises
                 .push(format!("{what}: {} {kind} {text}", answer.status));
         }
-        // Neither numbers nor the labels of a series are a kind of error.
+        // Numbers and labels do not distinguish kinds of errors.
         let digits = |c: char| c.is_ascii_digit();
         let text = text.split('{').next().unwrap_or_default();
         let text: String = text.split(digits).filter(|part| !part.is_empty()).collect();
         *self.counts.entry((answer.status, kind, text)).or_default() += 1;
     }
 
-    /// Panics unless every error came.
+    /// Panics unless every error occurred.
     pub fn require_all_errors(&self) {
         for (name, text) in ERRORS {
             let without_digits: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -143,7 +143,7 @@ impl fmt::Display for Outcomes {
     }
 }
 
-/// The type and text of an error.
+/// Returns the type and the text of an error.
 fn error_of(answer: &Answer) -> (String, String) {
     let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
@@ -153,16 +153,16 @@ fn error_of(answer: &Answer) -> (String, String) {
     }
 }
 
-/// How a request must be answered.
+/// Expected answer to a request.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// With 200.
+    /// Status 200.
     Answer,
-    /// With a limit of memory or samples, or in time with 200: alone it may fit.
+    /// An error with a limit of memory or samples, or status 200: it may fit if it runs alone.
     AnswerOrLimit,
-    /// With 422 and a limit of memory or samples, with number and limit.
+    /// Status 422 and a limit of memory or samples, with usage and limit.
     Limit,
-    /// With this status, type and text, unless there was no room to read it.
+    /// This status, type and text, unless there was no memory for the request.
     Refused(u16, &'static str, &'static str),
 }
 
@@ -178,7 +178,7 @@ impl Expected {
             let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
             number.is_some_and(is_number) && limit.is_some_and(is_number)
         };
-        // Long forms delay no other request: other requests have the memory for them.
+        // Large forms do not delay other requests, which have the memory for their forms.
         let has_no_room = answer.status == 503
             && kind == "unavailable"
             && has_numbers("forms memory limit reached: ");
@@ -197,7 +197,7 @@ impl Expected {
     }
 }
 
-/// A scenario at work.
+/// A running scenario.
 struct Asking {
     http: Http,
     load: Load,
@@ -205,14 +205,14 @@ struct Asking {
 }
 
 impl Asking {
-    /// Asks at the newest sample's time.
+    /// Sends an instant query at the newest sample's time.
     fn instant(&self, query: &str, expected: Expected) {
         let time = seconds(self.load.newest_ms);
         let form = [("query", query), ("time", &time)];
         self.note(query, &self.http.post("/api/v1/query", &form), expected);
     }
 
-    /// Asks over all samples, `steps` times.
+    /// Sends a range query over all samples with `steps` steps.
     fn range(&self, query: &str, steps: i64, expected: Expected) {
         let span_ms = self.load.newest_ms - self.load.oldest_ms;
         let (start, end) = (seconds(self.load.oldest_ms), seconds(self.load.newest_ms));
@@ -242,7 +242,7 @@ fn seconds(ms: i64) -> String {
     format!("{}", ms as f64 / 1000.0)
 }
 
-/// Every series, alone, in functions, sorted, at many steps and as labels.
+/// Queries every series: alone, in functions, sorted, at many steps and as labels.
 fn everything(asking: &Asking) {
     asking.instant(ALL, Expected::AnswerOrLimit);
     asking.instant(&format!("{ALL}[1h]"), Expected::AnswerOrLimit);
@@ -272,7 +272,7 @@ fn everything(asking: &Asking) {
     asking.note("values of path", &answer, Expected::AnswerOrLimit);
 }
 
-/// Hundreds of clients that ask for what is small.
+/// Simulates hundreds of clients with small queries.
 fn dashboards(asking: &Asking) {
     std::thread::scope(|threads| {
         for client in 0..CLIENTS {
@@ -288,7 +288,7 @@ fn dashboards(asking: &Asking) {
     });
 }
 
-/// A million values, each of which becomes a label; a tenth of that may fit.
+/// Turns a million values into labels; a tenth of them may fit.
 fn count_values(asking: &Asking) {
     let expected = match asking.load.series {
         100_000.. => Expected::Limit,
@@ -300,7 +300,7 @@ fn count_values(asking: &Asking) {
     asking.instant("max_over_time(vector(time())[100y:1ms])", Expected::Limit);
 }
 
-/// Bodies of remote write that are large and many.
+/// Sends many large remote-write bodies.
 fn bodies(asking: &Asking) {
     send(&asking.http, |what, answer, is_expected| {
         let mut outcomes = asking
@@ -311,7 +311,7 @@ fn bodies(asking: &Asking) {
     });
 }
 
-/// Labels that grow, and joins that copy them to many series.
+/// Grows labels, and copies them to many series with joins.
 fn labels(asking: &Asking) {
     let nested = |count: usize, inner: &str| {
         (0..count).fold(inner.to_owned(), |inner, _| {
@@ -326,7 +326,7 @@ fn labels(asking: &Asking) {
         "$1".repeat(500)
     );
     asking.instant(&replaced, Expected::Limit);
-    // Without their names and paths series of several metrics would be equal.
+    // Without names and paths, series of several metrics would be equal.
     let distinct = format!("label_replace({ALL}, \"metric\", \"$1\", \"__name__\", \"(.*)\")");
     let long = nested(10, "topk(1, load_1)");
     let joined = format!("{distinct} * on () group_left (path) {long}");
@@ -336,7 +336,7 @@ fn labels(asking: &Asking) {
     asking.range(&by_path, 500, Expected::AnswerOrLimit);
 }
 
-/// Expressions that nest.
+/// Sends deeply nested expressions.
 fn nesting(asking: &Asking) {
     const DEPTH: usize = 20_000;
     let nest = |open: &str, close: &str| format!("{}1{}", open.repeat(DEPTH), close.repeat(DEPTH));
@@ -362,8 +362,8 @@ fn nesting(asking: &Asking) {
     );
 }
 
-/// Patterns of which an automaton over bytes would take a hundred megabytes each, and longer ones,
-/// from thirty clients at a time, with something small beside them.
+/// Sends patterns whose byte automata would need a hundred megabytes each, and longer ones, from
+/// thirty clients at once, together with a small query.
 fn patterns(asking: &Asking) {
     let hostile = [
         r"\\pL{1000}1".to_owned(),

@@ -1,4 +1,4 @@
-//! What is stored, and a sender that goes on with it whatever else happens.
+//! The stored data, and a sender that continues it during all scenarios.
 
 use crate::PATIENCE;
 use crate::harness::http::Http;
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Samples of each series, and the time between two.
+/// Samples per series, and milliseconds between two of them.
 const SAMPLES: i64 = 4;
 pub const INTERVAL_MS: i64 = 15_000;
 
-/// Metrics that the series belong to.
+/// Number of metrics that the series belong to.
 pub const METRICS: usize = 100;
 
-/// Series in a request.
+/// Series per request.
 const BATCH: usize = 2_000;
 
-/// What was stored first.
+/// The data stored first.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub series: usize,
@@ -27,7 +27,7 @@ pub struct Load {
     pub newest_ms: i64,
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub fn now_ms() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -52,12 +52,12 @@ fn one(number: usize, samples: &[(i64, f64)]) -> Series {
     Series::new(&labels, samples)
 }
 
-/// A value that no other sample has.
+/// Returns a value that is unique to one sample.
 fn value(number: usize, sample: i64) -> f64 {
     number as f64 + sample as f64 / 16.0
 }
 
-/// Stores `series` series, no two samples with the same value.
+/// Stores `series` series with unique values.
 pub fn load(http: &Http, series: usize) -> Load {
     let load = Load {
         series,
@@ -75,18 +75,18 @@ pub fn load(http: &Http, series: usize) -> Load {
     load
 }
 
-/// What came of the pushes.
+/// Outcome of the pushes.
 #[derive(Debug, Default)]
 pub struct Pushed {
     pub count: usize,
-    /// New series that were taken.
+    /// Number of accepted new series.
     pub new_series: usize,
-    /// Those that were not taken.
+    /// Answers to rejected pushes.
     pub refused: Vec<String>,
     pub longest: Duration,
 }
 
-/// Pushes a part of the series once more, and a new one.
+/// Pushes new samples of some series, and one new series.
 fn push(http: &Http, load: Load, pushed: &mut Pushed) {
     let now = now_ms();
     let known: Vec<Series> = (0..load.series.min(BATCH / 4))
@@ -100,7 +100,7 @@ fn push(http: &Http, load: Load, pushed: &mut Pushed) {
     }
     let name = format!("new_{}", pushed.count);
     let answer = http.write(&body(&[Series::new(&[("__name__", &name)], &[(now, 1.0)])]));
-    // Series of large labels may have filled the head.
+    // Series with large labels may have filled the head.
     match answer.status {
         204 => pushed.new_series += 1,
         400 if answer.body.contains("limit") => {}
@@ -109,14 +109,14 @@ fn push(http: &Http, load: Load, pushed: &mut Pushed) {
     pushed.count += 1;
 }
 
-/// Sends on until it is stopped.
+/// A sender that pushes until it is stopped.
 pub struct Sender {
     stopping: Arc<AtomicBool>,
     thread: JoinHandle<Pushed>,
 }
 
 impl Sender {
-    /// Starts to send new samples of a part of the series, and with each push a new series.
+    /// Starts to send new samples of some series, and a new series with each push.
     pub fn start(server: &Server, load: Load) -> Sender {
         let stopping = Arc::new(AtomicBool::new(false));
         let (told, http) = (stopping.clone(), Http::patient(&server.address, PATIENCE));
@@ -131,7 +131,7 @@ impl Sender {
         Sender { stopping, thread }
     }
 
-    /// Stops, and says what came of it.
+    /// Stops the sender and returns the outcome.
     pub fn stop(self) -> Pushed {
         self.stopping.store(true, Ordering::Relaxed);
         self.thread.join().expect("the sender does not panic")

@@ -1,5 +1,5 @@
-//! The page in a real browser: what a new user sees, types and clicks.
-// A panic is how a test fails, and what it prints is shown when it does.
+//! The web page in a real browser: content, typing and clicks of a new user.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../harness/mod.rs"]
@@ -15,8 +15,8 @@ use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 use webdriver::Browser;
 
-/// How many cards of the dashboard have a figure and a line: pixels of more colours than the
-/// background, the grid and the letters have.
+/// Script that counts the cards of the dashboard with a number and a line: their pixels have more
+/// colors than background, grid and letters.
 const DRAWN_CARDS: &str = r#"
     const isDrawn = (card) => {
         const canvas = card.querySelector("canvas");
@@ -59,7 +59,7 @@ impl Page {
         page
     }
 
-    /// A server with a scrape job, rules, and alerts that are sent to `webhook`.
+    /// Starts a server with a scrape job, rules, and alerts that are sent to `webhook`.
     fn with_rules(webhook: &Webhook) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = format!(
@@ -95,12 +95,12 @@ alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}
     /// Types an expression and executes it.
     fn ask(&self, expr: &str) {
         self.browser.fill(".expr", expr);
-        // A list of completions lies over the button until the caret leaves the editor.
+        // A list of completions covers the button until the editor loses the focus.
         self.browser.evaluate("document.activeElement.blur()");
         self.browser.click(".run");
     }
 
-    /// Waits until `script` is `expected`, and then wants a console without errors.
+    /// Waits until `script` returns `expected`, and then checks that the console has no errors.
     fn check(&self, script: &str, expected: serde_json::Value) {
         self.browser.wait_until(script, &expected);
         let errors = self.browser.errors();
@@ -132,7 +132,7 @@ fn page_expression_is_graph_and_table() {
         "return new URLSearchParams(location.search).get('g0.expr')",
         json!("vector(40) + 2"),
     );
-    // The address alone brings the same back, as a link in a chat does.
+    // The address alone restores the page, like a link in a chat.
     let address = page.browser.evaluate("return location.href");
     page.browser.open(address.as_str().unwrap());
     page.check(
@@ -191,7 +191,7 @@ fn page_theme_button_turns_page_dark_and_back() {
     let themes = "return document.documentElement.dataset.theme";
     page.browser.wait_until(themes, &json!("light"));
     let light = page.browser.evaluate(background);
-    // From the system's to light, and on to dark.
+    // From the system's theme to light, and then to dark.
     page.browser.click("#theme");
     page.browser.click("#theme");
     page.browser.wait_until(themes, &json!("dark"));

@@ -1,25 +1,27 @@
-//! A headless Chromium, driven over the WebDriver protocol (W3C, <https://www.w3.org/TR/webdriver2/>).
+//! A headless Chromium, driven over the WebDriver protocol (W3C,
+//! <https://www.w3.org/TR/webdriver2/>).
 //!
-//! Only what the tests of the page ask for. The driver and its browser end with the [`Browser`].
+//! Implements only the commands that the tests of the page use. The driver and its browser end with
+//! the [`Browser`].
 
 use crate::harness::server::{DEADLINE, wait_for};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// The key under which WebDriver hands out elements.
+/// Key of element references in WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A session of one window.
+/// A session with one window.
 pub struct Browser {
     driver: Child,
     agent: ureq::Agent,
-    /// The session's address.
+    /// URL of the session.
     session: String,
 }
 
 impl Browser {
-    /// Starts chromedriver at a free port, and a browser whose scheme is light.
+    /// Starts chromedriver at a free port, and a browser with a light color scheme.
     pub fn start() -> Self {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -42,7 +44,7 @@ impl Browser {
             agent: config.into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        // Machines of CI run as root and have a small /dev/shm; the page is ours.
+        // CI machines run as root and have a small /dev/shm; the page is trusted.
         let arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"];
         let capabilities = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"args": arguments},
@@ -54,12 +56,12 @@ impl Browser {
         browser
     }
 
-    /// Goes to an address and waits until it is loaded.
+    /// Opens an address and waits until it is loaded.
     pub fn open(&self, address: &str) {
         self.post("/url", json!({"url": address}));
     }
 
-    /// Clicks on the element as a mouse would.
+    /// Clicks on the element like a mouse.
     pub fn click(&self, selector: &str) {
         self.post(
             &format!("/element/{}/click", self.find(selector)),
@@ -67,26 +69,26 @@ impl Browser {
         );
     }
 
-    /// Empties a field and types into it.
+    /// Clears a field and types into it.
     pub fn fill(&self, selector: &str, text: &str) {
         let element = self.find(selector);
         self.post(&format!("/element/{element}/clear"), json!({}));
         self.post(&format!("/element/{element}/value"), json!({"text": text}));
     }
 
-    /// What `return ...` says in the page.
+    /// Runs a script in the page and returns its result.
     pub fn evaluate(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({"script": script, "args": []}))
     }
 
-    /// Evaluates until the page says `expected`.
+    /// Runs a script until it returns `expected`.
     pub fn wait_until(&self, script: &str, expected: &Value) {
         wait_for(&format!("{script} to be {expected}"), || {
             self.evaluate(script) == *expected
         });
     }
 
-    /// Errors on the console since the last call: exceptions, refused and failed requests.
+    /// Returns errors on the console since the last call: exceptions, refused and failed requests.
     pub fn errors(&self) -> Vec<String> {
         let entries = self.post("/se/log", json!({"type": "browser"}));
         let entries = entries.as_array().expect("a log is a list");
@@ -119,7 +121,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ends the browser; without an answer the driver's end does.
+        // Ends the browser. If there is no answer, the end of the driver does.
         let _ = self.agent.delete(&self.session).call();
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -1,10 +1,10 @@
-//! Samples by series and time, read from `promtool tsdb dump` and from an answer of the query API.
+//! Samples by series and time, parsed from `promtool tsdb dump` and from answers of the query API.
 
 use firn_promql::parser::parse_selector;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A value as its bits; all NaN are one, because a dump does not tell them apart.
+/// A value as its bits. All NaNs are equal, because a dump does not distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits(u64);
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for Bits {
     }
 }
 
-/// Label pairs in name order.
+/// Label pairs sorted by name.
 pub type Labels = BTreeMap<String, String>;
 
 /// The samples of one series by time in milliseconds.
@@ -34,7 +34,7 @@ pub type Samples = BTreeMap<i64, Bits>;
 /// Samples by series.
 pub type Series = BTreeMap<Labels, Samples>;
 
-/// Reads lines such as `{__name__="up", job="node"} 1 1700000000000`.
+/// Parses lines like `{__name__="up", job="node"} 1 1700000000000`.
 pub fn from_dump(text: &str) -> Series {
     let mut series = Series::new();
     for line in text.lines() {
@@ -43,7 +43,7 @@ pub fn from_dump(text: &str) -> Series {
         else {
             panic!("not a line of a dump: {line}");
         };
-        // A label set in Go's quoting is a selector too.
+        // A label set in Go's quoting is a valid selector too.
         let matchers = parse_selector(labels).unwrap_or_else(|e| panic!("{labels}: {e}"));
         let pair = |m: &firn_model::matcher::Matcher| {
             let value = String::from_utf8(m.value().to_vec()).expect("labels are text");
@@ -57,7 +57,7 @@ pub fn from_dump(text: &str) -> Series {
     series
 }
 
-/// Reads the result of an instant query of a range selector.
+/// Parses the result of an instant query of a range selector.
 pub fn from_answer(answer: &Value) -> Series {
     let result = answer["data"]["result"].as_array();
     let result = result.unwrap_or_else(|| panic!("not a matrix: {answer}"));
@@ -86,8 +86,8 @@ pub fn from_answer(answer: &Value) -> Series {
         .collect()
 }
 
-/// Whether the sample at `time_ms` may be a staleness marker, which no query shows: it is a NaN,
-/// and the series was no NaN before.
+/// Returns whether the sample at `time_ms` may be a staleness marker, which no query returns: it is
+/// a NaN, and the sample before it is not.
 pub fn may_be_marker(samples: &Samples, time_ms: i64) -> bool {
     let before = samples.range(..time_ms).next_back();
     samples.get(&time_ms).is_some_and(|v| v.is_nan()) && before.is_some_and(|(_, v)| !v.is_nan())

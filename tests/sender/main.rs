@@ -1,5 +1,5 @@
-//! A real Prometheus sends to Firn, and what arrived is compared sample by sample with what the
-//! sender stored.
+//! A real Prometheus sends to Firn. The received samples are compared one by one with those that
+//! the sender stored.
 //!
 //! ```text
 //! node_exporter <- 1 s - prometheus - remote write, 4 shards -> firn
@@ -7,10 +7,10 @@
 //!                      promtool tsdb dump    ==    {job=~".+"}[...] of the query API
 //! ```
 //!
-//! Debian's packages `prometheus` and `prometheus-node-exporter` are needed; that they are missing
-//! is a failure.
+//! The test needs Debian's packages `prometheus` and `prometheus-node-exporter`, and fails without
+//! them.
 
-// A panic is how a test fails, and what it prints is shown when it does.
+// A test fails by a panic, and its output is shown then.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod dump;
@@ -29,17 +29,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Scrapes of each target that are waited for.
+/// Number of scrapes of each target that the test waits for.
 const SCRAPES: f64 = 40.0;
 
-/// How long those may take, at one a second.
+/// Maximum time for these scrapes, at one per second.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Samples this much older than the newest one have been sent, however the shards waited: they send
-/// after a second.
+/// Age in milliseconds from which samples have been sent: the shards send at most a second late.
 const IN_FLIGHT_MS: i64 = 5_000;
 
-/// A process of the test, killed with it.
+/// A process of the test, which is killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -69,13 +68,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Ports without a listener. They lie below those that the system gives to connections, so that
+/// Returns ports without a listener. They are below the range for outgoing connections, so that
 /// none is taken before the program that listens has started.
 fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
     let first = 10_000 + (std::process::id() % 10_000) as u16;
@@ -104,7 +103,7 @@ remote_write:
     )
 }
 
-/// The one number that `expression` has now; zero if it has none.
+/// Returns the only current value of `expression`, or zero if there is none.
 fn number(client: &Client, expression: &str) -> f64 {
     let ask = Ask::Instant {
         expression: expression.to_owned(),

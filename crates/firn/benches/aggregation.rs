@@ -1,13 +1,14 @@
-//! What stream aggregation costs and saves: sixty thousand series summed to two hundred.
+//! Benchmark of the cost and the savings of stream aggregation: sixty thousand series summed to two
+//! hundred.
 //!
 //! ```text
 //! cargo bench -p firn-firn --bench aggregation -- [series] [rounds]
 //! ```
 //!
-//! Three ways take the same bodies of remote write, two thousand samples each, over a store on a
-//! real disk: without a rule, with one, and with one that drops its sources. Prints CPU time of the
-//! process a sample, bytes of state a source, and the time of the dashboard's query on what is
-//! stored raw and on the results. It prints figures and judges nothing.
+//! Three pipelines process the same remote-write bodies, two thousand samples each, over a store on
+//! a real disk: without a rule, with one, and with one that drops its sources. Prints CPU time of
+//! the process per sample, bytes of state per source, and the time of a dashboard query on raw
+//! samples and on the results. There is no pass or fail.
 
 use firn_ingest::aggregation::{AggregationSpec, GroupSpec, Grouping, Op, RuleSpec, Start};
 use firn_ingest::{Admission, IngestLimits, Origin, Pipeline};
@@ -28,11 +29,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The one of the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Where the bodies come from.
+/// Origin of the bodies.
 const ORIGIN: Origin = Origin {
     address: None,
     version: Version::V1,
@@ -43,7 +44,7 @@ const GROUPS: usize = 200;
 const BATCH_SAMPLES: usize = 2_000;
 const QUERY_RUNS: usize = 15;
 
-/// What a run does with the sources.
+/// Treatment of the source series in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Plain,
@@ -81,7 +82,7 @@ fn spec(way: Way) -> AggregationSpec {
     }
 }
 
-/// Eleven labels, as a pod's have.
+/// Returns eleven labels, like those of a pod.
 fn labels(series: usize) -> Labels {
     let deployment = format!("deployment-{}", series % GROUPS);
     let pod = format!("{deployment}-7d9f8b6c5-{:05}", series / GROUPS);
@@ -121,7 +122,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What a run comes to.
+/// Results of a run.
 struct Figures {
     nanos_a_sample: f64,
     state_bytes: usize,
@@ -224,7 +225,7 @@ fn measure(way: Way, all: &[Labels], rounds: i64) -> Figures {
     let now = run.env.clock.now_ms();
     let start = (now - (rounds + 5) * INTERVAL_MS) / INTERVAL_MS * INTERVAL_MS;
     let mut spent = Duration::ZERO;
-    // The first rounds create series.
+    // The first rounds create series and are not measured.
     let warm = rounds / 4;
     for round in 0..rounds {
         let bodies = bodies(all, round, start);

@@ -1,17 +1,17 @@
-//! Queries on the head in process: no HTTP, no disk, a fleet of 96 k series.
+//! Benchmark of queries on the head in one process: no HTTP, no disk, a fleet of 96 k series.
 //!
-//! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
-//! all, what that is for each series and step, and, as the floor, what a plain loop over columns
-//! that are decoded already takes for the same rates. Before that it prints how much more such
-//! loops get done on all threads than on one: cores that share their parts do not do twice as much.
-//! Words after `--` choose queries that contain one of them; `--profile` repeats the chosen ones for
-//! three seconds each and prints how often, on one thread or, with `--shared`, on all, and
-//! `--series=N` makes another fleet.
+//! `cargo bench -p firn-firn --bench queries` prints the median of each query on one thread and on
+//! all threads, the time per series and step, and, as a lower bound, the time of a plain loop over
+//! decoded columns for the same rates. Before that it prints the speedup of such loops on all
+//! threads over one: cores that share their execution units do not double the throughput. Words
+//! after `--` select queries that contain one of them. `--profile` repeats each selected query for
+//! three seconds and prints the number of runs, on one thread or, with `--shared`, on all.
+//! `--series=N` sets the number of series.
 //!
-//! To compare two builds where the machine's speed drifts, let both `--profile` at once on one
-//! processor (`taskset -c 0`): they take turns every few milliseconds, with half of it each.
-//! Compare CPU time for each query: builds that fill at different speeds are not profiled over the
-//! same time.
+//! To compare two builds on a machine whose speed drifts, run both with `--profile` at once on one
+//! processor (`taskset -c 0`): they alternate every few milliseconds, each with half of the time.
+//! Compare CPU time per query, because builds that load data at different speeds are not profiled
+//! over the same time.
 
 use firn_mirror::fleet::{Fleet, FleetOptions};
 use firn_model::batch::Batch;
@@ -32,24 +32,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The one of the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const SERIES: &str = "96000";
-/// An hour, as `make bench BENCH=--full` sends: what is older than the queries see is there too.
+/// An hour of data, as sent by `make bench BENCH=--full`, so that there is data older than the
+/// range of the queries.
 const ROUNDS: i64 = 240;
 const INTERVAL_MS: i64 = 15_000;
 const STEPS: i64 = 81;
 const RANGE_MS: i64 = 300_000;
-/// As many as it takes until all is sealed that is due: a tick seals a sixteenth of it.
+/// Enough ticks to seal everything that is due: a tick seals a sixteenth of it.
 const TICKS: usize = 100;
-/// As many as a sender puts in a request.
+/// Samples per batch, as in a typical request of a sender.
 const BATCH_SAMPLES: usize = 2_000;
 const RUNS: usize = 15;
 const PROFILED: Duration = Duration::from_secs(3);
 
-/// Range queries with what they select, and the one that asks for the last step alone.
+/// Range queries with their selectors, and one query of the last step only.
 const QUERIES: [(&str, &str); 14] = [
     (
         "sum by (namespace) (rate(http_requests_total[5m]))",
@@ -105,7 +106,7 @@ const QUERIES: [(&str, &str); 14] = [
 
 const INSTANT: &str = "sum by (code) (rate(http_requests_total[5m]))";
 
-/// All threads, or the one that asks.
+/// Compute threads that can be switched to the calling thread alone.
 struct Switched {
     threads: Arc<dyn Compute>,
     alone: AtomicBool,
@@ -176,7 +177,7 @@ impl Bench {
         });
         let bounds = AppendBounds::until(i64::MAX);
         let mut batch = Batch::default();
-        // The store's maintenance is then done before `tick` returns.
+        // With one thread, the store's maintenance is done when `tick` returns.
         self.compute.alone.store(true, Ordering::Relaxed);
         for _ in 0..ROUNDS {
             let done: Result<(), Infallible> = fleet.scrape_round(&mut |seen| {
@@ -213,8 +214,8 @@ impl Bench {
         times[RUNS / 2]
     }
 
-    /// The median on one thread and on all of them. They take turns, so that neither has the
-    /// machine's better time.
+    /// Returns the median on one thread and on all threads. The runs alternate, so that a change of
+    /// the machine's speed affects both.
     fn on_one_and_all(&self, text: &str) -> [Duration; 2] {
         let run = |alone: bool| {
             self.compute.alone.store(alone, Ordering::Relaxed);
@@ -232,7 +233,7 @@ impl Bench {
         })
     }
 
-    /// How many times the work of one thread all of them do that go through `columns` at once.
+    /// Returns the speedup of all threads that process `columns` at once over one thread.
     fn ceiling(&self, columns: &SeriesBatch) -> f64 {
         let threads = &*self.compute.threads;
         let alone = self.median(&mut || {
@@ -271,7 +272,7 @@ impl Bench {
         black_box(query(&context, text, time, &options).expect("the query is valid"));
     }
 
-    /// The samples of a selector, decoded.
+    /// Reads and decodes the samples of a selector.
     fn columns(&self, selector: &str) -> SeriesBatch {
         let matchers = parser::parse_selector(selector).expect("the selector is valid");
         let request = SelectRequest {
@@ -296,8 +297,8 @@ fn steps_of(text: &str) -> i64 {
     if text == INSTANT { 1 } else { STEPS }
 }
 
-/// The rates of every series at every step with all that can be known beforehand: windows, factors
-/// and that nothing falls.
+/// Computes the rates of every series at every step with everything known in advance: windows,
+/// factors, and the absence of counter resets.
 fn plain_rates(columns: &SeriesBatch, steps: usize) -> f64 {
     let width = (RANGE_MS / INTERVAL_MS) as usize;
     let mut sums = vec![0.0; steps];

@@ -1,11 +1,11 @@
-//! Times as people read them, and as names of folders.
+//! Formats times for users and for names of folders.
 
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A time in UTC, `2006-01-02T15:04:05.5Z`.
+/// Formats a time in UTC: `2006-01-02T15:04:05.5Z`.
 pub fn time(at: TimestampMs) -> String {
     let nanos = i128::from(at) * 1_000_000;
     let civil = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
@@ -13,14 +13,14 @@ pub fn time(at: TimestampMs) -> String {
     text.unwrap_or_else(|| format!("{at} ms"))
 }
 
-/// A time to the second as the name of a folder, `20060102T150405Z`.
+/// Formats a time in seconds for the name of a folder: `20060102T150405Z`.
 pub fn file_time(at: TimestampMs) -> String {
     let kept = |c: &char| !matches!(c, '-' | ':');
     let seconds = time(at.div_euclid(1_000) * 1_000);
     seconds.chars().filter(kept).collect()
 }
 
-/// The name of a snapshot that is made now, in upstream's form.
+/// Returns a new name for a snapshot, in upstream's form: the current time and random digits.
 pub fn snapshot_name(env: &Env) -> String {
     let time = file_time(env.clock.now_ms());
     format!("{time}-{:016x}", env.rng.next_u64() >> 1)

@@ -1,34 +1,35 @@
-//! The form of the page: entries under `###` with text and blocks of steps.
+//! Format of the page: entries under `###` with text and blocks of steps.
 //!
 //! ```text
-//! flags ARG...              how the server is started
+//! flags ARG...              flags of the server
 //! config LINE               a line of its config
-//! firn-config LINE          a line of the config that Prometheus does not get
-//! scrape LINE               a line of what a target exposes that it scrapes
-//! header NAME: VALUE        of the next request
+//! firn-config LINE          a line of the config that only Firn gets
+//! scrape LINE               a line of the exposition of a target that it scrapes
+//! header NAME: VALUE        a header of the next request
 //! METHOD PATH [BODY]        a request; POST sends a form, \r\n in the body ends a line
 //! write SERIES [| SERIES]   remote write: labels NAME=VALUE, samples VALUE@AGE
 //! query EXPRESSION          an instant query now
-//! start ARG...              the program started with these arguments, until it ends or is ready
-//! firn STATUS [TEXT]        what the answer before is: its status, and a text in head or body
-//! firn has|lacks TEXT       a text that the answer has, or has not
+//! start ARG...              starts the program with these arguments, until it ends or is ready
+//! firn STATUS [TEXT]        status of the previous answer, and a text in its head or body
+//! firn has|lacks TEXT       a text that the answer contains, or does not contain
 //! firn logs TEXT            a text in the log
-//! firn exit CODE TEXT       how the program ended, and a text that it wrote
+//! firn exit CODE TEXT       exit code of the program, and a text in its output
 //! firn starts [TEXT]        the program serves; a text in its log
-//! held FILE TEST            a test of ours that holds what no example can show
-//! prometheus ...            the same of Prometheus
+//! held FILE TEST            one of Firn's tests, for a difference that no example can show
+//! prometheus ...            the same for Prometheus
 //! ```
 //!
-//! `{TEXT*COUNT}` in a request or a target is the text so often, with `#` as its number.
+//! `{TEXT*COUNT}` in a request or a target is replaced by COUNT repetitions of the text, with `#`
+//! replaced by the number of the repetition.
 
-/// Which system.
+/// The system that a step is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Firn,
     Prometheus,
 }
 
-/// What an answer must be.
+/// Expected property of an answer.
 #[derive(Clone, Debug)]
 pub enum Want {
     Status(u16, String),
@@ -55,13 +56,13 @@ pub enum Step {
     Want(Side, Want),
 }
 
-/// The steps of one block, with the line of the page that each stands on.
+/// The steps of one block, with the line number of each in the page.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     pub steps: Vec<(usize, Step)>,
 }
 
-/// One difference.
+/// One difference between Firn and Prometheus.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     pub title: String,
@@ -70,7 +71,7 @@ pub struct Entry {
 }
 
 impl Block {
-    /// Whether it shows what a side does, or names a test of ours that does.
+    /// Returns whether the entry shows the behaviour of a side, or names a test that does.
     pub fn says(&self, side: Side) -> bool {
         let about = |step: &Step| match step {
             Step::Want(about, _) => *about == side,
@@ -81,7 +82,7 @@ impl Block {
     }
 }
 
-/// Reads the page; panics where it has no form.
+/// Parses the page; panics if it is malformed.
 pub fn read(page: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut is_in_block = false;
@@ -158,7 +159,7 @@ fn want(at: usize, text: &str) -> Want {
     }
 }
 
-/// `text` with each `{TEXT*COUNT}` written out.
+/// Returns `text` with each `{TEXT*COUNT}` expanded.
 fn expanded(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -13,17 +13,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks.
+/// Pause between two checks of a condition.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Plays entries, on the same server where they do not ask for one of their own.
+/// Plays entries, on a shared server unless they need their own.
 pub struct Player {
     side: Side,
     binary: PathBuf,
     shared: Option<Program>,
 }
 
-/// The system under test as a process.
+/// The process of the system under test.
 struct Program {
     child: Child,
     address: String,
@@ -32,7 +32,7 @@ struct Program {
 }
 
 impl Player {
-    /// A player of `side`, whose program is `binary`.
+    /// Creates a player for `side`, whose program is `binary`.
     pub fn new(side: Side, binary: PathBuf) -> Self {
         Self {
             side,
@@ -41,7 +41,7 @@ impl Player {
         }
     }
 
-    /// Plays all blocks of an entry; panics where the page is wrong.
+    /// Plays all blocks of an entry; panics if the page is wrong.
     pub fn play(&mut self, entry: &Entry) {
         println!("{:?}: {}", self.side, entry.title);
         for block in &entry.blocks {
@@ -68,7 +68,7 @@ impl Player {
         }
     }
 
-    /// Ends what is still running.
+    /// Stops the shared server.
     pub fn end(self) {
         if let Some(program) = self.shared {
             program.end();
@@ -143,7 +143,7 @@ impl Block {
         (flags, config)
     }
 
-    /// What is scraped, if the block says so.
+    /// Starts a target, if the block has one.
     fn target(&self) -> Option<Target> {
         let mut text = String::new();
         for (_, step) in &self.steps {
@@ -156,7 +156,7 @@ impl Block {
             .then(|| Target::start("127.0.0.1:0", answer).unwrap())
     }
 
-    /// Whether there is nothing to play.
+    /// Returns whether there is nothing to play.
     fn is_held(&self) -> bool {
         let held = |step: &Step| matches!(step, Step::Held(..));
         self.steps.iter().all(|(_, step)| held(step))
@@ -186,7 +186,7 @@ impl Program {
             .args(["--web.listen-address", &address])
             .args(["--storage.tsdb.path", "data"])
             .args(flags);
-        // Firn needs no config, Prometheus one to serve with.
+        // Prometheus needs a config to serve, Firn does not.
         if !config.is_empty() || (serves && player.side == Side::Prometheus) {
             write(&dir.path().join("config.yml"), config);
             command.args(["--config.file", "config.yml"]);
@@ -205,7 +205,7 @@ impl Program {
         }
     }
 
-    /// Waits until it is ready, or ended.
+    /// Waits until the program is ready or has ended. Returns whether it is ready.
     fn is_ready(&mut self) -> bool {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -243,13 +243,13 @@ impl Program {
         }
     }
 
-    /// All that it wrote.
+    /// Returns the output so far.
     fn text(&self) -> String {
         self.log.lock().unwrap().join("\n")
     }
 
     fn end(mut self) {
-        // It may have ended already, which is fine.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -262,13 +262,13 @@ impl Drop for Program {
     }
 }
 
-/// Whether a list of targets knows what became of them.
+/// Returns whether a list of targets contains their health.
 fn is_scraped(reply: &Reply) -> bool {
     let text = String::from_utf8_lossy(&reply.body);
     !text.contains("\"activeTargets\":[]") && !text.contains("\"health\":\"unknown\"")
 }
 
-/// A job that scrapes one target each second.
+/// Returns a config with a job that scrapes one target every second.
 fn job_of(address: &str) -> String {
     format!(
         "scrape_configs: [{{job_name: page, scrape_interval: 1s, scrape_timeout: 1s, \
@@ -288,7 +288,7 @@ fn follow(pipe: impl std::io::Read + Send + 'static, log: Arc<Mutex<Vec<String>>
     });
 }
 
-/// The request of a step.
+/// Returns the HTTP request of a step.
 fn ask(step: &Step, mut headers: Vec<String>, now: i64) -> Ask {
     let (method, path, body) = match step {
         Step::Request(method, path, body) => {
@@ -332,7 +332,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// A series of the page: `__name__=m l{3}=v long=x*20 1@0s 2@-1h`.
+/// Parses a series of the page: `__name__=m l{3}=v long=x*20 1@0s 2@-1h`.
 fn read(text: &str, now: i64) -> Series {
     let mut series = Series::default();
     for word in text.split_whitespace() {

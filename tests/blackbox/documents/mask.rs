@@ -1,16 +1,16 @@
-//! Compares shown output with current output, without the parts that differ from run to run.
+//! Compares shown output with current output, without the parts that differ between runs.
 
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// A line that stands for any number of lines.
+/// A line that represents any number of lines.
 pub const LEFT_OUT: &str = "...";
 
-/// What takes the place of a part that differs.
+/// Replacement of a part that differs.
 const MASKED: &str = "#";
 
-/// Times, ids, hashes, sizes, rates, durations and other numbers, in the order in which they are
-/// looked for. A unit goes with its number: `999 MiB` may be `1.1 GiB` the next time.
+/// Times, ids, hashes, sizes, rates, durations and other numbers, in the order of matching. A
+/// number is matched with its unit, because `999 MiB` may be `1.1 GiB` in the next run.
 static DIFFERING: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let number = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?";
     let units = r"(?: ?(?:[KMGTPE]i?B|[kMGT]|B|ns|us|µs|ms|s|bytes)\b)?(?:/s\b)?";
@@ -28,7 +28,7 @@ static DIFFERING: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     .collect()
 });
 
-/// A line without the parts that differ.
+/// Returns a line without the parts that differ.
 pub fn masked(line: &str) -> String {
     let line = line.trim_end().to_owned();
     DIFFERING.iter().fold(line, |line, pattern| {
@@ -38,7 +38,7 @@ pub fn masked(line: &str) -> String {
     })
 }
 
-/// Whether `shown` is what `current` is, but for lines left out and parts that differ.
+/// Returns whether `shown` equals `current`, except for omitted lines and parts that differ.
 pub fn is_same(shown: &[String], current: &[String]) -> bool {
     let Some((first, rest)) = shown.split_first() else {
         return current.is_empty();
@@ -52,8 +52,8 @@ pub fn is_same(shown: &[String], current: &[String]) -> bool {
     }
 }
 
-/// `current` with as much left out as in `shown`. A line between two such places stays as it is
-/// shown if it is nowhere in the current output.
+/// Returns `current` with the same omissions as `shown`. A line between two omissions is kept as
+/// shown if the current output does not contain it.
 pub fn renewed(shown: &[String], current: &[String]) -> Vec<String> {
     let stretches: Vec<&[String]> = shown.split(|line| line.trim() == LEFT_OUT).collect();
     let [head, between @ .., tail] = &stretches[..] else {

@@ -1,4 +1,4 @@
-//! The form of a page.
+//! Format of a page.
 //!
 //! ````text
 //! ```yaml
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! ```console
-//! $ COMMAND            goes on in the next line behind a backslash
+//! $ COMMAND            a backslash at its end continues it in the next line
 //! OUTPUT               standard output and standard error, up to the next command or the end
 //! ...                  any number of lines
 //! ```
@@ -14,36 +14,36 @@
 
 /// A part of a page that is played.
 pub enum Part {
-    /// A file.
+    /// A file to write.
     File {
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// Its content, the name included.
+        /// Content, including the line with the name.
         text: String,
     },
     /// A command and its output.
     Step(Step),
 }
 
-/// A command and its output.
+/// A command of a page with its output.
 #[derive(Default)]
 pub struct Step {
-    /// As `sh` takes it.
+    /// Command for `sh`.
     pub command: String,
-    /// The line behind the command's, from zero: where the output begins.
+    /// Index of the line after the command, where the output begins.
     pub begin: usize,
-    /// What is shown, without empty lines at the end.
+    /// Shown output without empty lines at the end.
     pub output: Vec<String>,
 }
 
 impl Step {
-    /// The line of the page that the command is on, from one.
+    /// Returns the line number of the command in the page, counted from one.
     pub fn line(&self) -> usize {
         self.begin + 1 - self.command.lines().count()
     }
 }
 
-/// The parts of a page, in order; panics where a block has no form.
+/// Returns the parts of a page, in order; panics if a block is malformed.
 pub fn read(page: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut lines = page.lines().enumerate();
@@ -65,7 +65,7 @@ pub fn read(page: &str) -> Vec<Part> {
     parts
 }
 
-/// The file that a block is, if its first line names one.
+/// Returns the file in a block, if its first line contains a file name.
 fn file(inside: &[&str]) -> Option<Part> {
     let name = inside.first()?.strip_prefix("# ")?.trim();
     let is_name = name.ends_with(".yml") || name.ends_with(".yaml");
@@ -75,7 +75,7 @@ fn file(inside: &[&str]) -> Option<Part> {
     })
 }
 
-/// The steps of a block whose first line is the line `at` of the page, from zero.
+/// Returns the steps of a block whose first line has index `at` in the page.
 fn steps(at: usize, inside: &[&str]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut goes_on = false;

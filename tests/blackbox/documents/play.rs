@@ -1,9 +1,9 @@
-//! Plays a page: `sh` in a folder of its own, with commands in front of the system's that start and
-//! end the page's own server.
+//! Plays a page with `sh` in its own folder. Wrapper commands, which precede the system's in the
+//! path, start and stop the page's own server.
 //!
-//! `firn serve` and `make run` start it at a free port that stands in for 9090, print its log up to
-//! the line that says that it is ready, and leave it running. `pkill` and `kill` end it and nothing
-//! else. `firn` is the built binary for everything else.
+//! `firn serve` and `make run` start it at a free port that replaces 9090, print its log up to the
+//! line that reports readiness, and leave it running. `pkill` and `kill` stop only this server. For
+//! all other commands `firn` is the built binary.
 
 use super::mask::{is_same, renewed};
 use super::page::{Part, Step, read};
@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest wait for a command: a load, on a machine that does other things.
+/// Maximum time of a command, for example of a load on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Pause between two looks whether a command ended.
+/// Pause between two checks whether a command has ended.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The port of the documents.
+/// Port in the documents.
 const PORT: &str = "9090";
 
 /// Name of a page's folder in output.
 const FOLDER: &str = "/srv/firn";
 
-/// Behaves as `firn`, with the page's server.
+/// Wrapper of `firn`, which manages the page's server.
 const FIRN: &str = r#"#!/bin/sh
 state=STATE port=PORT binary=BINARY
 case "$1 $2" in
@@ -60,14 +60,14 @@ done
 sed '/ msg=ready/q' "$state/log"
 "#;
 
-/// Behaves as `make run`, and as `make` for all else.
+/// Wrapper of `make`, which supports only `make run`.
 const MAKE: &str = r#"#!/bin/sh
 if [ "$*" = run ]; then exec firn serve; fi
 echo "only make run is played, not make $*"
 exit 2
 "#;
 
-/// Ends the page's server, whatever process is named, and waits until it has ended.
+/// Stops the page's server, for any process name, and waits until it has ended.
 const KILL: &str = r#"#!/bin/sh
 state=STATE signal=-TERM
 case "$1" in -*) signal=$1 ;; esac
@@ -79,15 +79,15 @@ done
 rm "$state/pid"
 "#;
 
-/// What became of a page.
+/// Result of playing a page.
 pub struct Played {
-    /// A text for each command whose output is another, with the line of the page.
+    /// One text per command with different output, with its line in the page.
     pub failures: Vec<String>,
     /// The page with the current output.
     pub recorded: String,
 }
 
-/// Plays a page.
+/// Plays a page and returns the differences.
 pub fn play(text: &str) -> Played {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let parts = read(text);
@@ -98,7 +98,7 @@ pub fn play(text: &str) -> Played {
         };
     }
     let mut failures = Vec::new();
-    // Later output is replaced first: the lines of what is before stay where they are.
+    // Later output is replaced first, so that line numbers of earlier output stay valid.
     let mut outputs = Vec::new();
     let stage = Stage::new();
     for part in &parts {
@@ -136,11 +136,11 @@ fn failure(step: &Step, current: &[String]) -> String {
     )
 }
 
-/// Where a page is played; its server ends with it.
+/// Folders in which a page is played. Its server stops on drop.
 struct Stage {
-    /// The commands in front of the system's, and what they know of the server.
+    /// Folder with the wrapper commands and the state of the server.
     state: tempfile::TempDir,
-    /// Where commands run.
+    /// Folder in which the commands run.
     folder: tempfile::TempDir,
     port: String,
 }
@@ -164,7 +164,7 @@ impl Stage {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        // Where `make` leaves the program.
+        // Path at which `make` creates the program.
         let built = stage.folder.path().join("target/release");
         fs::create_dir_all(&built).unwrap();
         symlink(bin.join("firn"), built.join("firn")).unwrap();
@@ -184,7 +184,7 @@ impl Stage {
     /// Runs a command and returns its output.
     fn run(&self, step: &Step) -> Vec<String> {
         let command = step.command.replace(PORT, &self.port);
-        // The shell's own `kill` would come before any other.
+        // The shell's builtin `kill` would take precedence otherwise.
         let script = format!("kill() {{ pkill \"$@\"; }}\n{command}\n");
         let output = self.state.path().join("output");
         let file = fs::File::create(&output).unwrap();
@@ -213,7 +213,7 @@ impl Stage {
         self.lines(&output)
     }
 
-    /// The lines of an output, as a document shows them.
+    /// Returns the lines of an output as a document shows them.
     fn lines(&self, output: &Path) -> Vec<String> {
         let text = String::from_utf8_lossy(&fs::read(output).unwrap()).into_owned();
         let text = text
@@ -226,7 +226,7 @@ impl Stage {
     }
 }
 
-/// A line of a log without its time.
+/// Returns a log line without its time.
 fn without_time(line: &str) -> &str {
     match line
         .strip_prefix("time=")
@@ -240,7 +240,7 @@ fn without_time(line: &str) -> &str {
 impl Drop for Stage {
     fn drop(&mut self) {
         if self.state.path().join("pid").exists() {
-            // A server that ended by itself is no longer there to be ended.
+            // The server may have ended by itself.
             let _ = Command::new(self.bin().join("pkill")).arg("-KILL").status();
         }
     }

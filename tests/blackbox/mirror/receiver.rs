@@ -1,5 +1,5 @@
-//! A receiver of remote write that answers as a test says and remembers what it took. It can die and
-//! come back at the same port.
+//! A remote-write receiver that answers as a test requires and records accepted requests. It can
+//! stop and start again at the same port.
 
 use crate::harness::server::wait_for;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
-/// What it does with a request.
+/// Reaction to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mood {
-    /// Answers with this status and these header lines.
+    /// Responds with this status and these header lines.
     Says(u16, String),
-    /// Reads and never answers.
+    /// Reads the request and never responds.
     Hangs,
-    /// Reads and cuts the connection.
+    /// Reads the request and closes the connection.
     Cuts,
 }
 
 impl Mood {
-    /// A status without further headers.
+    /// Returns a reaction with a status and no further headers.
     pub fn status(status: u16) -> Self {
         Self::Says(status, String::new())
     }
@@ -29,14 +29,14 @@ impl Mood {
 /// A request that was answered with 2xx.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// The first line.
+    /// The request line.
     pub line: String,
-    /// `name: value`, names in small letters.
+    /// Lines `name: value`, with names in lower case.
     pub headers: Vec<String>,
     pub body: Vec<u8>,
 }
 
-/// Says whether a receiver takes a body.
+/// Returns whether a receiver accepts a body.
 type Judge = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 struct Shared {
@@ -46,21 +46,21 @@ struct Shared {
     requests: Mutex<usize>,
 }
 
-/// The receiver.
+/// A running receiver.
 pub struct Receiver {
-    /// `127.0.0.1:port`
+    /// Address as `127.0.0.1:port`.
     pub address: String,
     shared: Arc<Shared>,
     is_dead: Arc<AtomicBool>,
 }
 
 impl Receiver {
-    /// Starts one at any free port that takes everything.
+    /// Starts a receiver at a free port that accepts everything.
     pub fn start() -> Self {
         Self::judging(|_| true)
     }
 
-    /// Starts one that answers 400 to bodies that `judge` does not take.
+    /// Starts a receiver that responds with 400 to bodies rejected by `judge`.
     pub fn judging(judge: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         let shared = Arc::new(Shared {
             judge: Box::new(judge),
@@ -78,27 +78,27 @@ impl Receiver {
         }
     }
 
-    /// The URL that bodies are posted to.
+    /// Returns the URL that bodies are posted to.
     pub fn url(&self) -> String {
         format!("http://{}/api/v1/write", self.address)
     }
 
-    /// From the next request on.
+    /// Sets the reaction to the following requests.
     pub fn set(&self, mood: Mood) {
         *self.shared.mood.lock().unwrap() = mood;
     }
 
-    /// Refuses connections and closes those that there are with their next request.
+    /// Refuses connections, and closes existing ones at their next request.
     pub fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
-        // Wakes the one that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(&self.address);
         wait_for("the port to be closed", || {
             TcpStream::connect(&self.address).is_err()
         });
     }
 
-    /// Comes back at the same port.
+    /// Listens again at the same port.
     pub fn revive(&mut self) {
         let mut listener = None;
         wait_for("the port to be free", || {
@@ -108,23 +108,23 @@ impl Receiver {
         self.is_dead = listen(listener.unwrap(), self.shared.clone());
     }
 
-    /// What it took so far.
+    /// Returns the requests accepted so far.
     pub fn taken(&self) -> Vec<Taken> {
         self.shared.taken.lock().unwrap().clone()
     }
 
-    /// The bodies that it took so far, as text.
+    /// Returns the bodies accepted so far, as text.
     pub fn texts(&self) -> Vec<String> {
         let text = |taken: Taken| String::from_utf8(taken.body).unwrap();
         self.taken().into_iter().map(text).collect()
     }
 
-    /// Requests that came, taken or not.
+    /// Returns the number of received requests, accepted or not.
     pub fn requests(&self) -> usize {
         *self.shared.requests.lock().unwrap()
     }
 
-    /// Waits until it took so many bodies.
+    /// Waits until `count` bodies were accepted.
     pub fn wait(&self, count: usize) {
         wait_for(&format!("{count} bodies at {}", self.address), || {
             self.shared.taken.lock().unwrap().len() >= count
@@ -147,7 +147,7 @@ fn listen(listener: TcpListener, shared: Arc<Shared>) -> Arc<AtomicBool> {
     is_dead
 }
 
-/// Answers one request; none if the connection ends.
+/// Answers one request. Returns `None` if the connection ends.
 fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut headers = Vec::new();
@@ -180,7 +180,7 @@ fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
     match mood {
         Mood::Cuts => None,
         Mood::Hangs => {
-            // Ends with the client's patience.
+            // Ends with the client's timeout.
             let _ = reader.read(&mut [0]);
             None
         }

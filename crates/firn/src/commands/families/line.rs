@@ -1,14 +1,14 @@
-//! One line of a text, byte by byte.
+//! Cursor over one line of a text, byte by byte.
 //!
-//! A line ends with a line feed. One without it, the last of a text, breaks off: what asks for a
-//! byte behind its last one is told so, as upstream's reader tells it.
+//! A line ends with a line feed. The last line of a text may lack it: reading past its last byte is
+//! an error, as in upstream's reader.
 
 use firn_model::quote::{push_escaped, quote};
 
-/// What is said of a line that breaks off.
+/// Error for reading past the end of a line without a line feed.
 const BREAKS_OFF: &str = "unexpected end of input stream";
 
-/// A place in a line.
+/// A position in a line.
 pub(super) struct Line<'t> {
     bytes: &'t [u8],
     is_whole: bool,
@@ -16,7 +16,7 @@ pub(super) struct Line<'t> {
 }
 
 impl<'t> Line<'t> {
-    /// The beginning of the line `bytes`, which `is_whole` if a line feed is behind it.
+    /// Starts at the beginning of the line `bytes`, which `is_whole` if a line feed follows it.
     pub(super) fn new(bytes: &'t [u8], is_whole: bool) -> Self {
         Self {
             bytes,
@@ -25,7 +25,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// The byte here; a line feed at the end.
+    /// Returns the current byte, which is a line feed at the end of the line.
     pub(super) fn here(&self) -> Result<u8, String> {
         match self.bytes.get(self.at) {
             Some(byte) => Ok(*byte),
@@ -34,17 +34,17 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Whether nothing is left but what may be missing of it.
+    /// Returns whether all bytes were read, except a line feed that may be missing.
     pub(super) fn is_over(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// Goes on by one byte.
+    /// Advances by one byte.
     pub(super) fn step(&mut self) {
         self.at += 1;
     }
 
-    /// Passes over blanks and tabs; the byte behind them.
+    /// Skips blanks and tabs and returns the byte after them.
     pub(super) fn skip_blanks(&mut self) -> Result<u8, String> {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t')) {
             self.at += 1;
@@ -52,7 +52,7 @@ impl<'t> Line<'t> {
         self.here()
     }
 
-    /// All up to a blank, a tab or the end.
+    /// Returns the bytes up to a blank, a tab or the end.
     pub(super) fn word(&mut self) -> Result<&'t [u8], String> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let end = rest.iter().position(|byte| matches!(byte, b' ' | b'\t'));
@@ -62,7 +62,7 @@ impl<'t> Line<'t> {
         Ok(word)
     }
 
-    /// All up to the end.
+    /// Returns all remaining bytes.
     pub(super) fn rest(&mut self) -> Result<&'t [u8], String> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         self.at = self.bytes.len();
@@ -70,8 +70,8 @@ impl<'t> Line<'t> {
         Ok(rest)
     }
 
-    /// A name of letters, digits and underscores, of `:` too if it `may_have_colons`; within
-    /// double quotes of anything. Empty if none begins here.
+    /// Returns a name of letters, digits and underscores, and of colons if it `may_have_colons`. In
+    /// double quotes it may contain any bytes. Empty if no name begins here.
     pub(super) fn name(&mut self, may_have_colons: bool) -> Result<Vec<u8>, String> {
         let is_start = |byte: u8| {
             let is_colon = may_have_colons && byte == b':';
@@ -106,7 +106,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// The value of a label, behind its first quote.
+    /// Returns the value of a label, starting after its first quote.
     pub(super) fn value(&mut self) -> Result<Vec<u8>, String> {
         let mut value = Vec::new();
         loop {
@@ -126,7 +126,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// All up to the end, what is escaped in it resolved.
+    /// Returns all remaining bytes with escape sequences resolved.
     pub(super) fn unescaped_rest(&mut self) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         loop {
@@ -139,7 +139,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// What the backslash here and the byte behind it stand for; that byte is then here.
+    /// Returns the byte of the escape sequence that begins here, and advances to its last byte.
     fn escaped(&mut self) -> Result<u8, String> {
         self.step();
         match self.here()? {
@@ -153,7 +153,7 @@ impl<'t> Line<'t> {
     }
 }
 
-/// A byte as Go's `%q` writes it.
+/// Formats a byte like Go's `%q`.
 pub(super) fn quoted_byte(byte: u8) -> String {
     let mut out = String::from("'");
     push_escaped(&mut out, char::from(byte), '\'');
