@@ -141,7 +141,7 @@ fn say_start(settings: &Settings, limit_bytes: usize, retention: &Retention) {
     retention.warn();
 }
 
-/// Creates the tracer, which starts spans, and their exporter.
+/// Creates the tracer, which starts spans, and the exporter that sends them to the collector.
 fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<Spans>) {
     let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
     let spans = Spans::new(tracer.clone());
@@ -258,7 +258,7 @@ struct Node {
     /// Memory of the program itself in bytes, before it holds data.
     own_bytes: usize,
     options: StoreOptions,
-    /// Provider of the retention in the active configuration.
+    /// Provider of the retention in the active configuration, which changes with reloads.
     retention: Provider<Retention>,
     keeps_exemplars: bool,
     queries_max: usize,
@@ -266,7 +266,7 @@ struct Node {
     notifier_flags: NotifierFlags,
     /// `--web.external-url`: URL under which users reach the server, or empty.
     external_url: String,
-    /// URL of the web page.
+    /// URL of the web page, which is logged when the server is ready.
     url: String,
     /// Lookback of instant selectors, and time after which a source without samples ends in
     /// aggregation.
@@ -278,11 +278,11 @@ struct Node {
     app: App,
     servers: Servers,
     signals: Signals,
-    /// Exporter of spans.
+    /// Exporter of spans, stopped at the end.
     spans: Arc<Spans>,
-    /// The store, set once it is open.
+    /// The store, shared with the HTTP handlers and set once it is open.
     opened: Arc<OnceLock<Arc<Store>>>,
-    /// Receives requests to `/-/quit`.
+    /// Receiver of the requests to `/-/quit`.
     quitting: mpsc::Receiver<()>,
 }
 
@@ -517,7 +517,7 @@ impl Node {
         Ok(opened.await?)
     }
 
-    /// Creates the notifier with the Alertmanagers of the config.
+    /// Creates the notifier, which sends alerts to the Alertmanagers of the config.
     fn notifier(&self, places: Places, lent: Lent) -> Notifier {
         let notifier = Notifier::new(NotifierSettings {
             flags: self.notifier_flags,
@@ -596,7 +596,7 @@ impl Node {
         }
     }
 
-    /// Applies a new configuration to all parts.
+    /// Applies a new configuration to all parts that follow it.
     fn follow(
         &self,
         config: &Arc<Config>,

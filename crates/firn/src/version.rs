@@ -12,7 +12,7 @@ pub const PROMETHEUS_VERSION: &str = "3.14.0";
 /// Value of each build variable that the packager did not set.
 const UNKNOWN: &str = "unknown";
 
-/// Returns the build information for the API (`/api/v1/status/buildinfo`).
+/// Returns the build information that the API reports at `/api/v1/status/buildinfo`.
 pub fn build() -> BuildInfo {
     let known = |value: Option<&str>| {
         let value = value.filter(|value| !value.is_empty());

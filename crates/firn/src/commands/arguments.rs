@@ -6,10 +6,10 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use firn_promql::Features;
 use std::path::PathBuf;
 
-/// Exit code of an invalid command line.
+/// Exit code of a command line that cannot be parsed.
 pub(super) const NOT_UNDERSTOOD: u8 = 2;
 
-/// Id of the argument of [`files`].
+/// Id of the argument that [`files`] creates.
 const FILES: &str = "files";
 
 /// Returns the argument of commands that read at least one file.
@@ -22,13 +22,13 @@ pub(super) fn files(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Returns the values of the argument of [`files`].
+/// Returns the paths in the argument that [`files`] creates.
 pub(super) fn paths_of(matches: &ArgMatches) -> Vec<PathBuf> {
     let paths = matches.get_many::<PathBuf>(FILES);
     paths.into_iter().flatten().cloned().collect()
 }
 
-/// Returns a flag without a value.
+/// Returns a flag without a value, which is false by default.
 pub(super) fn switch(id: &'static str, help: &'static str) -> Arg {
     Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
 }
@@ -46,7 +46,7 @@ pub(super) fn texts(matches: &ArgMatches, id: &str) -> Vec<String> {
     values.into_iter().flatten().cloned().collect()
 }
 
-/// Id of the argument of [`feature_names`].
+/// Id of the flag that [`feature_names`] creates.
 const FEATURES: &str = "enable-feature";
 
 /// Returns the flag for PromQL features, which is accepted before and after all subcommands, as in
@@ -60,7 +60,8 @@ pub(super) fn feature_names() -> Arg {
         .help("PromQL features to enable, separated by commas")
 }
 
-/// Returns the PromQL features enabled on the command line.
+/// Returns the PromQL features that the command line enables. Duration expressions are always
+/// enabled.
 pub(super) fn features(matches: &ArgMatches) -> Features {
     let mut features = Features {
         duration_expressions: true,
@@ -85,7 +86,7 @@ pub(super) fn warn_of_unknown_features(matches: &ArgMatches) {
     }
 }
 
-/// Enables a feature. Returns whether its name is known.
+/// Enables a PromQL feature. Returns false if there is no feature of that name.
 fn switch_on(features: &mut Features, name: &str) -> bool {
     match name {
         "promql-experimental-functions" => features.experimental_functions = true,

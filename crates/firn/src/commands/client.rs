@@ -19,10 +19,10 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a response in bytes: more than any terminal or script can use.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Names and values of the parameters of a request.
+/// Names and values of the parameters of a request, not yet encoded.
 pub(super) type Params<'a> = Vec<(&'a str, String)>;
 
-/// Error of a request that got no response.
+/// Error of a request that got no response from the server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
     /// The command line or the HTTP config file is invalid.
@@ -45,7 +45,7 @@ pub(super) fn http_config() -> Arg {
         )
 }
 
-/// Returns the value of the flag [`http_config`].
+/// Returns the path in the flag [`http_config`], if it is set.
 pub(super) fn http_config_of(matches: &ArgMatches) -> Option<&PathBuf> {
     matches.get_one::<PathBuf>("http.config.file")
 }
@@ -59,13 +59,13 @@ pub(super) struct Client {
     timeout: Duration,
 }
 
-/// Response of a server, with any status.
+/// Complete response of a server, with any status.
 pub(super) struct Answer {
-    /// URL of the request.
+    /// URL of the request, for error messages.
     pub(super) url: String,
     /// HTTP status of the response.
     pub(super) status: StatusCode,
-    /// Complete body of the response.
+    /// Complete body of the response, at most [`ANSWER_BYTES_MAX`] bytes.
     pub(super) body: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ impl Client {
         })
     }
 
-    /// Returns the client with another timeout.
+    /// Returns the client with another timeout instead of [`TIMEOUT`].
     pub(super) fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }

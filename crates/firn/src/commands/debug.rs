@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// Path of the archive, in the current folder.
+/// Path of the archive, in the current folder of the process.
 const ARCHIVE: &str = "debug.tar.gz";
 
 /// Paths of profiles, and their file names in the archive.
@@ -30,7 +30,7 @@ const PROFILES: [(&str, &str); 7] = [
 
 const METRICS: [(&str, &str); 1] = [("/metrics", "metrics.txt")];
 
-/// Maximum bytes of a decompressed profile.
+/// Maximum number of bytes of a decompressed profile.
 const PROFILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Returns the command line of `firn debug`.

@@ -12,41 +12,41 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
-/// Labels by name, without the metric name.
+/// Labels of a metric by name, without the metric name.
 pub(super) type LabelMap = BTreeMap<String, String>;
 
-/// A metric family of a text.
+/// A metric family of a text: type, help and metrics of one name.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// Type, or unknown if the text has none.
+    /// Type of the metrics, or unknown if the text has no type line.
     pub(super) kind: MetricType,
-    /// Help text, if the text has one.
+    /// Help text, or `None` if the text has no help line.
     pub(super) help: Option<String>,
     /// Metrics in the order of the text. Each has one sample, except for histograms and summaries.
     pub(super) metrics: Vec<Metric>,
 }
 
-/// A metric of a family: its labels and samples.
+/// A metric of a family: its labels, and one or more samples.
 #[derive(Debug)]
 pub(super) struct Metric {
-    /// Labels without `le` or `quantile`.
+    /// Labels of the metric, without `le` or `quantile`.
     pub(super) labels: LabelMap,
-    /// Samples in the order of the text.
+    /// Samples of the metric, in the order of the text.
     pub(super) samples: Vec<Sample>,
 }
 
-/// A sample of a metric.
+/// A sample of a metric, one line of the text.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// Name of the sample in the text.
+    /// Name of the sample in the text, including a suffix.
     pub(super) name: String,
     /// Label `le` or `quantile` of a part of a histogram or summary.
     pub(super) part: Option<(&'static str, String)>,
-    /// Timestamp in milliseconds, if the text has one.
+    /// Timestamp in milliseconds since the epoch, if the text has one.
     pub(super) time: Option<TimestampMs>,
-    /// Value of the sample.
+    /// Value of the sample, possibly NaN.
     pub(super) value: f64,
 }
 
-/// Families by name.
+/// Families of a text, sorted by name.
 pub(super) type Families = BTreeMap<String, Family>;

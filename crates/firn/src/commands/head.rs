@@ -16,14 +16,14 @@ const FOREVER_MS: i64 = i64::MAX / 4;
 /// Seed of the simulated environment. Results of scripts do not depend on it.
 const SEED: u64 = 1;
 
-/// A store for one test or script.
+/// A store in a simulated environment, for one test or script.
 pub(super) struct Head {
     store: Arc<Store>,
     tenant: TenantId,
 }
 
 impl Head {
-    /// Opens an empty head in its own simulated environment.
+    /// Opens an empty head in a simulated environment of its own.
     pub(super) fn open() -> Result<Self, Error> {
         let options = StoreOptions {
             shards: 1,

@@ -53,7 +53,7 @@ fn write_all(tree: Command, dir: &Path) -> Result<(), String> {
     write(&tree, dir)
 }
 
-/// Writes the pages of `command` and of its subcommands.
+/// Writes the pages of `command` and, recursively, of its visible subcommands.
 fn write(command: &Command, dir: &Path) -> Result<(), String> {
     let shown = command
         .get_subcommands()
@@ -67,7 +67,7 @@ fn write(command: &Command, dir: &Path) -> Result<(), String> {
     written.map_err(|e| format!("write {}: {e}", path.display()))
 }
 
-/// Prints the page of the command at `path`.
+/// Prints the page of the command at `path`, the names of its subcommands.
 fn print(mut tree: Command, path: &[String]) -> Result<(), String> {
     // Sets the complete name of each command, as in `firn-query-range`.
     tree.build();

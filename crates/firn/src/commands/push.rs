@@ -128,7 +128,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     ExitCode::from(u8::from(has_failed))
 }
 
-/// Receiver, protocol version and added labels of a push.
+/// Receiver, protocol version and added labels of a push, from the command line.
 struct Push {
     client: Client,
     path: String,
@@ -231,7 +231,7 @@ impl Push {
     }
 }
 
-/// Returns the metadata of all families of a text.
+/// Returns the type and the help of all families of a text.
 fn metadata_of(families: &Families) -> MetadataBatch {
     let mut all = MetadataBatch::default();
     for (name, family) in families {

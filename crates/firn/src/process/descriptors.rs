@@ -11,7 +11,7 @@
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
 
-/// Number of parts that the limit is divided into.
+/// Number of equal parts that the limit is divided into. The header lists their owners.
 const PARTS: usize = 64;
 
 /// Descriptors per fetch: the connection to a target, and a socket for the lookup of its name.
@@ -23,11 +23,11 @@ const UNLIMITED: u64 = 1 << 24;
 /// Maximum number of open files of each part of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Limit of the whole process.
+    /// Limit of open files of the whole process, of which the other fields are shares.
     pub limit: usize,
-    /// Maximum number of client connections.
+    /// Maximum number of client connections that may be open at a time.
     pub connections: usize,
-    /// Maximum number of concurrent fetches from targets.
+    /// Maximum number of fetches from targets that may run at a time.
     pub fetches: usize,
 }
 

@@ -164,7 +164,8 @@ impl Line {
     }
 }
 
-/// Returns whether a logfmt value needs no quotes.
+/// Returns whether a logfmt value needs no quotes: it is not empty and has no separators or control
+/// characters.
 fn is_bare(value: &str) -> bool {
     let is_plain = |c: char| c > ' ' && c != '"' && c != '=' && c != '\\' && !c.is_control();
     !value.is_empty() && value.chars().all(is_plain)

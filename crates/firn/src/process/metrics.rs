@@ -70,7 +70,8 @@ impl Collect for Process {
     }
 }
 
-/// Fields of `/proc/self/stat` that the metrics use.
+/// The fields of `/proc/self/stat` that the metrics use, in the units of the kernel: clock ticks
+/// and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stat {
     cpu_ticks: u64,

@@ -8,7 +8,7 @@ use std::io;
 pub fn run<T>(work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // These threads evaluate queries, together with the threads for blocking work.
+        // These threads take part in the evaluation of queries, which need this stack size.
         .thread_stack_size(real::STACK_BYTES)
         .build()?;
     let outcome = runtime.block_on(work);

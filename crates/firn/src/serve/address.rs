@@ -7,9 +7,9 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use tracing::info;
 
-/// Part of the page's URL that the flags set.
+/// The part of the page's URL that flags determine, before the listening address is known.
 pub enum Page {
-    /// The complete URL.
+    /// The complete URL, from `--web.external-url` with a host.
     Whole(String),
     /// Only the path; scheme and host follow from the listening address.
     Path(String),

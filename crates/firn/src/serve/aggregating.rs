@@ -32,7 +32,8 @@ struct State {
     journal: Vec<Vec<u8>>,
     /// True if the WAL did not accept the wanted configuration and an error was logged.
     is_waiting: bool,
-    /// Scrape targets, which may have metadata of metrics.
+    /// Scrape targets, whose metadata determines the types of metrics. Weak, because they hold the
+    /// pipeline.
     scraping: Weak<Scraping>,
 }
 

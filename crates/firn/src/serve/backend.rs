@@ -18,29 +18,29 @@ use super::running::Running;
 use super::sending::Sending;
 use super::spans::Spans;
 
-/// Parts that a [`Backend`] is built from.
+/// Parts of the running server that a [`Backend`] is built from.
 pub struct Parts {
-    /// Clock and disk.
+    /// Clock, disk and randomness of the process.
     pub env: Env,
-    /// The open store.
+    /// The open store, for statistics, snapshots and metrics.
     pub store: Arc<Store>,
-    /// Pipeline that writes to the store.
+    /// Pipeline through which requests write to the store.
     pub pipeline: Arc<Pipeline>,
-    /// Scrape targets.
+    /// Scrape targets and their states.
     pub scraping: Arc<Scraping>,
-    /// Running rule groups.
+    /// Running rule groups with their alerts.
     pub rules: Arc<Rules>,
-    /// Sender of alerts.
+    /// Sender of alerts, for the list of Alertmanagers.
     pub notifier: Arc<Notifier>,
-    /// Reader of the local store and of remote servers.
+    /// Reader of the local store and of remote servers, for queries.
     pub reading: Arc<Reading>,
-    /// Exporter of spans.
+    /// Exporter of spans, for its metrics.
     pub spans: Arc<Spans>,
-    /// Remote write.
+    /// Remote write, for its metrics.
     pub sending: Arc<Sending>,
     /// The active configuration, which names the folder of editable rules.
     pub running: Arc<Running>,
-    /// List of running queries.
+    /// List of queries that are running now.
     pub active: ActiveQueries,
 }
 

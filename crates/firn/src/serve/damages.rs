@@ -2,10 +2,10 @@
 
 use firn_model::metrics::{Collect, Sink, Value};
 
-/// Counter of damages that the store exports.
+/// Name of the counter of damages that the store exports.
 const METRIC: &str = "firn_storage_damages_total";
 
-/// Sink that sums one counter over its label values.
+/// Metrics sink that sums one counter over all its label values.
 #[derive(Default)]
 struct Sum(f64);
 

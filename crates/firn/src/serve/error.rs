@@ -13,40 +13,40 @@ use std::path::PathBuf;
 /// Error that prevents a server from starting or from stopping cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The config is invalid or cannot be read.
+    /// The config file is invalid or cannot be read.
     #[error("load config {0}")]
     Config(#[from] ConfigError),
     /// The web config or one of its files is invalid or cannot be read.
     #[error("load web config: {0}")]
     Locks(#[from] WebConfigError),
-    /// A flag has an invalid value.
+    /// A flag has a value that the parts of the server reject.
     #[error(transparent)]
     Parts(#[from] PartsError),
-    /// An address cannot be bound.
+    /// A listening address is invalid or cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The retention is a share of the disk, whose size is unknown.
     #[error(transparent)]
     Retention(#[from] UnknownSize),
-    /// The threads of the runtime cannot be started.
+    /// The threads of the asynchronous runtime cannot be started.
     #[error("start threads: {0}")]
     Threads(std::io::Error),
-    /// The limit of open files cannot be raised.
+    /// The limit of open files cannot be read or raised.
     #[error("raise the limit of open files: {0}")]
     Descriptors(std::io::Error),
-    /// Signal handlers cannot be installed.
+    /// The handlers of signals cannot be installed.
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
-    /// The query log cannot be opened.
+    /// The query log named in the config cannot be opened.
     #[error(transparent)]
     Files(#[from] QueryLogError),
-    /// A task panicked or was cancelled.
+    /// A task of the server panicked or was cancelled.
     #[error("a task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
-    /// The data folder cannot be opened.
+    /// The data folder cannot be opened, for example because of its format or permissions.
     #[error("open data folder: {0}")]
     Open(Error),
-    /// Another process has locked the data folder.
+    /// Another process has locked the data folder and may be using it.
     #[error(
         "data folder {} is in use by another {}: stop it, or choose another folder (--data, of an \
          agent --storage.agent.path)",
@@ -54,15 +54,15 @@ pub enum ServeError {
         owner.map_or("process".to_owned(), |id| format!("process ({id})"))
     )]
     InUse {
-        /// Path of the data folder.
+        /// Path of the locked data folder.
         path: PathBuf,
-        /// Id of the other process, if it is known.
+        /// Process id of the owner, or `None` if it cannot be determined.
         owner: Option<u32>,
     },
-    /// The remote-write queue of an agent cannot be opened.
+    /// The remote-write queue of an agent cannot be opened. A server would retry.
     #[error("{0}")]
     Sending(String),
-    /// The data folder was not closed cleanly.
+    /// The data folder was not closed cleanly, so that the next start replays the WAL.
     #[error("close data folder: {0}")]
     Close(Error),
 }

@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use crate::settings::config::discoveries;
 use firn_server::parts::Feature;
 
-/// Template functions of Prometheus, all of which are implemented.
+/// Names of the template functions of Prometheus, all of which Firn implements.
 const TEMPLATES: [&str; 29] = [
     "args",
     "externalURL",
@@ -70,7 +70,7 @@ const SWITCHED: [(&str, &str, &str); 6] = [
     ("tsdb", "st_storage", "st-storage"),
 ];
 
-/// Returns the features of a server with these settings.
+/// Returns the features of a server with these settings, enabled or not, for `/api/v1/features`.
 pub fn features(settings: &Settings) -> Vec<Feature> {
     let on = |category, name| Feature {
         category,

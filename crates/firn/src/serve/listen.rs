@@ -15,7 +15,7 @@ use tracing::{info, warn};
 /// further client the connection times out. `net.core.somaxconn` may lower this limit.
 const BACKLOG: u32 = 1024;
 
-/// Error of binding a listening address.
+/// Error of binding a listening address, with advice for the user where there is any.
 #[derive(Debug, thiserror::Error)]
 #[error("listen on {address}: {}{}", error, remedy(error))]
 pub struct ListenError {
@@ -40,17 +40,17 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Protection of the listening addresses.
+/// Protection of the listening addresses, which determines the warnings at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Locked {
-    /// Connections use TLS.
+    /// True if connections use TLS.
     pub has_tls: bool,
-    /// Requests need credentials or client certificates.
+    /// True if requests need credentials, or connections a client certificate.
     pub asks_for_credentials: bool,
 }
 
 impl Locked {
-    /// Returns the protection configured in `locks`.
+    /// Returns the protection that is configured in `locks` now.
     pub fn by(locks: &Locks) -> Self {
         Self {
             has_tls: locks.has_tls(),
@@ -103,11 +103,11 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
     }
 }
 
-/// Tasks that serve the listening sockets.
+/// Tasks that serve the listening sockets, one per address. They end with [`Servers::stop`].
 pub struct Servers {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,
-    /// The first bound address, if the system reports it.
+    /// The first bound address, or `None` if the system does not report it.
     pub first: Option<SocketAddr>,
 }
 
@@ -154,14 +154,14 @@ impl Servers {
         self.first.map_or(0, |address| address.port())
     }
 
-    /// Stops accepting requests and waits for those in progress.
+    /// Stops accepting connections and requests, and waits for the requests in progress.
     pub async fn stop(self) {
         self.stopping.send_replace(true);
         self.tasks.join_all().await;
     }
 }
 
-/// Binds `address`: `host:port`, or `:port` for all interfaces.
+/// Binds `address`, which is `host:port`, or `:port` for all interfaces.
 async fn bind(address: &str) -> io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => bind_first(address).await,
@@ -198,7 +198,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Returns whether other machines can reach `address`.
+/// Returns whether other machines can reach `address`: it is not a loopback address.
 fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }

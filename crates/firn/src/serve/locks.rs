@@ -28,16 +28,16 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
-/// Pause between two checks of the files.
+/// Pause between two checks whether the files or the config changed.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Age in milliseconds from which a modification time is reliable: a younger file may change again
 /// without a new time, because the clock of a file system is coarse.
 const SETTLED_AFTER_MS: i64 = 2_000;
 
-/// A server whose access rules can be replaced.
+/// A server whose access rules can be replaced while it runs: the main server or a mirror.
 pub trait Guarded: Send + Sync {
-    /// Replaces the access rules.
+    /// Replaces the access rules. Requests that begin afterwards use the new ones.
     fn set_rules(&self, rules: Arc<Rules>);
 }
 
@@ -47,15 +47,16 @@ impl Guarded for App {
     }
 }
 
-/// Wraps a server as a [`Guarded`] trait object.
+/// Wraps a server as a [`Guarded`] trait object, for [`Locks::follow`].
 pub fn guarded<T: Guarded + Clone + 'static>(server: &T) -> Arc<dyn Guarded> {
     Arc::new(server.clone())
 }
 
-/// Returns the active configuration, whose section `firn.access` applies.
+/// Function that returns the active configuration, whose section `firn.access` applies.
 pub type ConfigNow = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 
-/// TLS configuration and access rules, which follow their files.
+/// TLS configuration and access rules, which follow their files. Created at the start of a server
+/// and shared by all its listeners.
 pub struct Locks {
     file: Option<PathBuf>,
     config: ConfigNow,
@@ -63,19 +64,20 @@ pub struct Locks {
     kept: Mutex<Kept>,
 }
 
-/// The state that is active now.
+/// The TLS configuration and rules that are active now, with the state of the files they were read
+/// from.
 struct Kept {
-    /// Configuration whose access section is active.
+    /// Configuration whose access section is active, to detect a reload.
     config: Arc<Config>,
     seen: Vec<Seen>,
     web: Option<WebConfig>,
     tls: Option<(TlsInput, Arc<ServerConfig>)>,
     rules: Arc<Rules>,
-    /// Error that prevents the newest files from being applied.
+    /// Error that prevents the newest files from being applied, logged once.
     trouble: Option<String>,
 }
 
-/// State of a file before it was read.
+/// A file with its state before it was read, to detect later changes.
 #[derive(Clone, PartialEq)]
 struct Seen {
     path: PathBuf,
@@ -84,7 +86,7 @@ struct Seen {
     is_settled: bool,
 }
 
-/// Metadata of a file that changes with its content.
+/// Metadata of a file that changes with its content. Times are seconds and nanoseconds.
 #[derive(Clone, Copy, PartialEq)]
 struct Stamp {
     inode: u64,
@@ -142,7 +144,7 @@ impl Locks {
         })
     }
 
-    /// Returns whether connections use TLS.
+    /// Returns whether connections use TLS. This never changes after the start.
     pub fn has_tls(&self) -> bool {
         lock(&self.kept).tls.is_some()
     }
@@ -266,7 +268,7 @@ fn renewed(
     Ok(Some((input, config)))
 }
 
-/// Returns the paths of files that contain tokens.
+/// Returns the paths of the files that contain tokens, in the order of the config.
 fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
     access
         .tokens

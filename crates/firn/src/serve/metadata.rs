@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
 
-/// Name of the folder in the data folder.
+/// Name of the folder for pushed metadata, relative to the data folder.
 const FOLDER: &str = "metadata";
 
 /// Returns the path of the file of pushed metadata, relative to the data folder.

@@ -30,13 +30,13 @@ use tracing::{info, warn};
 /// Error in the settings that prevents the server from being built.
 #[derive(Debug, thiserror::Error)]
 pub enum PartsError {
-    /// `--web.cors.origin` is not a valid regular expression.
+    /// The value of `--web.cors.origin` is not a valid regular expression.
     #[error("flag --web.cors.origin: {0}")]
     Cors(#[from] regex::Error),
-    /// `--web.external-url` is neither a URL nor a path.
+    /// The value of `--web.external-url` is neither an http or https URL nor a path.
     #[error("flag --web.external-url: neither an http or https URL nor a path: {0:?}")]
     ExternalUrl(String),
-    /// Two enabled features exclude each other.
+    /// Both features for OTLP delta temporality are enabled, but they exclude each other.
     #[error(
         "cannot enable otlp-deltatocumulative and otlp-native-delta-ingestion features at the \
          same time"
@@ -46,27 +46,27 @@ pub enum PartsError {
 
 /// Inputs of [`build`], created by the start of the server.
 pub struct Sources<'a> {
-    /// The parsed command line.
+    /// The parsed command line, with the settings of the server.
     pub line: &'a CommandLine,
     /// Maximum number of client connections, from the limit of descriptors.
     pub connections_max: usize,
-    /// Holder of the active configuration, which follows reloads.
+    /// Holder of the active configuration. Parts read it at each use, so that reloads take effect.
     pub running: Arc<Running>,
-    /// TLS configuration and access rules.
+    /// TLS configuration and access rules, which the server enforces.
     pub locks: Arc<Locks>,
-    /// Clock, threads, disk and randomness of the process.
+    /// Clock, disk, randomness and threads of the process, passed on to the parts.
     pub env: Env,
     /// Tracer that starts the spans of requests and queries.
     pub tracer: Arc<Tracer>,
-    /// Budget of all memory of the process.
+    /// Budget of all memory of the process, which the parts divide into shares.
     pub memory: Budget,
-    /// Memory pressure, checked while queries run.
+    /// Memory pressure of the process, checked while queries run.
     pub pressure: Arc<Pressure>,
-    /// Provider of the retention in the active configuration.
+    /// Provider of the retention in the active configuration, for the status API.
     pub retention: Provider<Retention>,
-    /// Progress of the WAL replay during the start.
+    /// Progress of the WAL replay, which the API reports during the start.
     pub replaying: Arc<Replaying>,
-    /// The store, set once it is open.
+    /// The store, empty during the start and set once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
     /// Channel for HTTP requests to `/-/quit`, which end the process.
     pub quit: mpsc::Sender<()>,
@@ -179,7 +179,7 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
 /// Feature that adds statistics of single steps to query responses.
 const PER_STEP_STATS: &str = "promql-per-step-stats";
 
-/// Feature that enables the routes `/api/v1/search/...`.
+/// Feature that enables the search routes, `/api/v1/search/...`.
 const SEARCH: &str = "search-api";
 
 /// Logs a message for each enabled feature that has no effect in Firn.

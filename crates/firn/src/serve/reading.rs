@@ -46,7 +46,7 @@ const WHOLE_AFTER_MS: i64 = 4 * 3_600_000;
 /// Interval of checks for a cancelled query while servers are queried.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Header with the name of the tenant.
+/// HTTP header with the name of the tenant that a request is about.
 const TENANT_HEADER: &str = "x-scope-orgid";
 
 /// Warning of label requests for which a server would be read.
@@ -55,10 +55,11 @@ const NO_LABELS: &str = "remote_read: label names and values are those of this s
 /// Returns the start of the store's data, if it is available.
 type Since = Box<dyn Fn() -> Option<TimestampMs> + Send + Sync>;
 
-/// One server, with the values derived from its configuration.
+/// One remote server, with its reader and the values derived from the global configuration.
 struct Server {
     settings: RemoteRead,
-    /// External labels, which are removed from the server's series.
+    /// External labels that are added to matchers and removed from the server's series. Empty if
+    /// `filter_external_labels` is false.
     external: Labels,
     reader: Arc<Reader>,
 }
@@ -72,7 +73,7 @@ pub struct Reading {
     runtime: Handle,
 }
 
-/// The request to one server.
+/// The request to one server: its part of the time range, and the matchers with external labels.
 struct Asked<'s> {
     server: &'s Server,
     range: TimeRange,
@@ -81,12 +82,12 @@ struct Asked<'s> {
     added: Vec<String>,
 }
 
-/// Responses of all servers to one request.
+/// Responses of all servers to one request, with the memory reserved for them.
 #[derive(Default)]
 struct Answers {
     series: Vec<ReadSeries>,
     memory: Vec<Reservation>,
-    /// Error messages of servers that failed.
+    /// Error messages of servers that failed, which become warnings of the answer.
     failures: Vec<String>,
 }
 
@@ -249,7 +250,7 @@ impl Reading {
     }
 }
 
-/// Resolves once the query is cancelled.
+/// Polls `cancel`, and resolves with its error once the query is cancelled.
 async fn ended(cancel: &Cancel) -> Error {
     loop {
         if let Err(e) = cancel.check() {
@@ -277,7 +278,7 @@ fn with_external(matchers: &[Matcher], external: &Labels) -> (Vec<Matcher>, Vec<
     (all, added)
 }
 
-/// Removes the labels with these names from the series.
+/// Removes the labels with these names from the series. Does nothing if there are no names.
 fn without(mut series: Vec<ReadSeries>, names: &[String]) -> Vec<ReadSeries> {
     if names.is_empty() {
         return series;

@@ -23,7 +23,7 @@ const NAMESPACES_MAX: usize = 10_000;
 /// Edits the rule files in the folder of the active configuration.
 pub struct RuleFolder {
     running: Arc<Running>,
-    /// Held during an edit.
+    /// Held during an edit, so that edits are made one at a time.
     editing: Mutex<()>,
 }
 
@@ -54,7 +54,7 @@ impl RuleFolder {
         }
     }
 
-    /// Reloads the config after an edit.
+    /// Reloads the config after an edit. Fails if the edited rules make it invalid.
     fn take_over(&self) -> Result<(), Error> {
         self.running.reload().map_err(|e| {
             let message = format!("the edit is stored, but the config cannot be reloaded: {e}");

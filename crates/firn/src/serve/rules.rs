@@ -45,7 +45,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tracing::{info, warn};
 
-/// Name of the folder in the data folder.
+/// Name of the folder for the state of rules, relative to the data folder.
 const FOLDER: &str = "rules";
 
 /// Maximum time that running evaluations get when the server stops. Unfinished ones are caught up
@@ -59,22 +59,22 @@ const INTERVALS_BEFORE_END: u32 = 2;
 /// Function that receives the alerts to send, with the expression of their rule. Must not block.
 pub type Notify = Arc<dyn Fn(&str, Vec<Alert>) + Send + Sync>;
 
-/// Settings of rules from flags.
+/// Settings of rules that are determined by flags and constant while the process runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleFlags {
     /// How the state of alerts is restored after a restart.
     pub restore: RestoreSettings,
     /// `--rules.alert.resend-delay`: minimum time between two notifications of the same alert.
     pub resend_delay: Duration,
-    /// `--rules.max-concurrent-evals`: maximum number of rules evaluated concurrently within
+    /// `--rules.max-concurrent-evals`: maximum number of rules evaluated concurrently within their
     /// groups.
     pub evaluations_max: usize,
-    /// Maximum number of concurrent queries.
+    /// Maximum number of queries that the server evaluates concurrently.
     pub queries_max: usize,
 }
 
 impl RuleFlags {
-    /// Returns the rule settings of a command line.
+    /// Returns the settings of rules on a command line.
     pub fn of(settings: &Settings) -> Self {
         Self {
             restore: RestoreSettings {
@@ -97,21 +97,21 @@ pub fn external_url(flag: &str, port: u16) -> String {
     format!("http://{}:{port}", host::name())
 }
 
-/// Parts of the server that rule groups use.
+/// Parts of the server that rule groups use. Passed in by the start of the server.
 pub struct Surroundings {
-    /// Evaluates queries.
+    /// Server that evaluates the queries of rules, through its query queue.
     pub app: App,
-    /// Stores the samples of rules.
+    /// Pipeline that stores the samples of rules.
     pub pipeline: Arc<Pipeline>,
-    /// Clock and disk.
+    /// Clock, and the disk for the state of the groups.
     pub env: Env,
-    /// Receives alerts to send.
+    /// Function that receives the alerts to send to Alertmanagers.
     pub notify: Notify,
-    /// URL under which users reach the server.
+    /// URL under which users reach the server, for links in notifications and templates.
     pub external_url: String,
 }
 
-/// State shared by all groups.
+/// State shared by all groups and backfills of a server.
 struct Shared {
     around: Surroundings,
     flags: RuleFlags,
@@ -120,7 +120,7 @@ struct Shared {
     journal: Option<Arc<Mutex<Journal>>>,
     /// Permits for evaluating a rule concurrently with another one of its group.
     extra: Semaphore,
-    /// Permits for entering the query queue.
+    /// Permits for entering the query queue, as many as the server evaluates queries concurrently.
     turns: Semaphore,
     outside: Mutex<Arc<Outside>>,
     metrics: RuleMetrics,
@@ -138,13 +138,14 @@ impl Shared {
     }
 }
 
-/// The running rule groups of a server.
+/// The running rule groups of a server. Follows the configuration from [`Rules::follow`] until
+/// [`Rules::stop`].
 pub struct Rules {
     shared: Arc<Shared>,
     running: Mutex<BTreeMap<String, Runner>>,
-    /// Settings of the active configuration.
+    /// Settings of the active configuration, or `None` before the first one.
     settings: Mutex<Option<MachineSettings>>,
-    /// Task that applies new configurations.
+    /// Task that applies new configurations, until the rules are stopped.
     following: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -203,7 +204,7 @@ impl Rules {
         *lock(&self.following) = Some(following);
     }
 
-    /// Returns the external URL of the server for templates.
+    /// Returns the external URL of the server, in the form that templates use.
     pub fn outside_url(&self) -> OutsideUrl {
         let url = self.shared.around.external_url.clone();
         let path = path_of(&url).to_owned();
@@ -355,7 +356,7 @@ impl Rules {
     }
 }
 
-/// Logs that state could not be stored.
+/// Logs a warning if the state of groups could not be stored.
 fn report(outcome: Result<std::io::Result<()>, tokio::task::JoinError>) {
     if let Ok(Err(e)) = outcome {
         warn!(error = %e, "failed to store the state of rules");

@@ -27,7 +27,7 @@ pub struct Running {
     query_log: Arc<QueryLog>,
 }
 
-/// Error of opening the query log.
+/// Error of opening the query log of the config, which prevents the start of a server.
 #[derive(Debug, thiserror::Error)]
 #[error("global.query_log_file: open {}: {source}", path.display())]
 pub struct QueryLogError {
@@ -36,7 +36,7 @@ pub struct QueryLogError {
 }
 
 struct State {
-    /// Hash of the configuration files at the last check.
+    /// Hash of the configuration files at the last check, or `None` before the first one.
     fingerprint: Option<u64>,
     is_newest_good: bool,
     taken_over: TimestampMs,
@@ -79,7 +79,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns the active configuration.
+    /// Returns the active configuration, which stays unchanged while the caller holds it.
     pub fn config(&self) -> Arc<Config> {
         self.config.borrow().clone()
     }
@@ -89,7 +89,7 @@ impl Running {
         self.config.subscribe()
     }
 
-    /// Returns the query log.
+    /// Returns the query log, whose file follows the configuration.
     pub fn query_log(&self) -> Arc<QueryLog> {
         self.query_log.clone()
     }
@@ -109,7 +109,7 @@ impl Running {
         self.features
     }
 
-    /// Returns whether the server runs without a config file.
+    /// Returns whether the server runs without a config file, with the built-in config.
     pub fn is_built_in(&self) -> bool {
         self.file.is_none()
     }

@@ -31,7 +31,7 @@ pub fn start_itself(scraping: &Scraping, app: &App, port: u16) {
     scraping.scrape_itself(&address, Arc::new(Itself(app.clone())));
 }
 
-/// Applies the scrape jobs of `config`.
+/// Applies the scrape jobs of `config`: starts new ones, and stops those that were removed.
 pub fn apply(scraping: &Scraping, config: &Config) {
     scraping.apply(&config.jobs, seed(config));
 }

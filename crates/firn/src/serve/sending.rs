@@ -43,14 +43,15 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-/// Name of the queue's folder in the data folder.
+/// Name of the queue's folder, relative to the data folder.
 const FOLDER: &str = "sending";
 
 /// Pause between two attempts to open the queue: the first and the maximum.
 const OPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
 const OPEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The active receivers and their queue.
+/// Remote write: the active receivers and their queue. Created at the start of a server; batches of
+/// the pipeline pass through it.
 pub struct Sending {
     env: Env,
     tracer: Arc<Tracer>,
@@ -60,28 +61,28 @@ pub struct Sending {
     queue: OnceLock<Arc<Mirror>>,
     /// Whether a receiver is configured. Read for each batch without a lock.
     is_on: AtomicBool,
-    /// Minimum over all receivers of the samples per request.
+    /// Minimum of `max_samples_per_send` over all receivers.
     request_samples: AtomicUsize,
-    /// Time of the newest queued sample.
+    /// Time of the newest queued sample, in milliseconds since the epoch.
     newest: Gauge,
     /// Samples, exemplars and histograms that were offered to the queue.
     came: Tally,
-    /// Error that prevents the queue from being opened.
+    /// Error that prevents the queue from being opened; `None` if it is open or not needed.
     fault: Mutex<Option<String>>,
     open_failures: Counter,
     /// Requests that were not queued because the queue is not open.
     unkept: Counter,
-    /// Metric metadata for receivers.
+    /// Metric metadata for receivers, with counters of its requests.
     said: Arc<Said>,
     following: Mutex<Following>,
-    /// The active receivers.
+    /// The active receivers, in the order of the config.
     receivers: Mutex<Arc<Vec<RemoteWrite>>>,
     runtime: Handle,
 }
 
 /// Requirements on sending that depend on the mode of the server.
 pub struct Duty {
-    /// True for an agent, which stores samples nowhere else.
+    /// True for an agent, which stores samples nowhere else and must not lose any.
     pub is_agent: bool,
     /// Called with false while samples cannot be forwarded although they should be, and with true
     /// afterwards.
@@ -92,13 +93,13 @@ pub struct Duty {
 /// disk.
 #[derive(Default)]
 struct Following {
-    /// Task that stores cursors.
+    /// Task that stores cursors periodically.
     keeping: Option<JoinHandle<()>>,
-    /// Tasks that send metadata to receivers.
+    /// Tasks that send metadata, one per receiver that gets it.
     telling: Vec<JoinHandle<()>>,
-    /// Task that retries to open the queue.
+    /// Task that retries to open the queue, while that fails.
     retrying: Option<JoinHandle<()>>,
-    /// Number of configurations applied so far.
+    /// Number of configurations applied so far, to detect outdated retries.
     count: u64,
 }
 

@@ -6,9 +6,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Action requested by a signal or by a lifecycle endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Stop cleanly.
+    /// Stop cleanly: drain requests and close the store.
     Stop,
-    /// Reload the config.
+    /// Reload the config and the files that it names.
     Reload,
 }
 
@@ -21,7 +21,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen for the signals.
+    /// Installs the handlers of the signals. Must be called inside a runtime.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -39,7 +39,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal to stop.
+    /// Waits for the next signal to stop and ignores requests to reload.
     pub async fn stop(&mut self) {
         while self.next().await != Wish::Stop {}
     }

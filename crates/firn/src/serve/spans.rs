@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 use tracing::{error, info, warn};
 
-/// Interval of checks for waiting spans.
+/// Interval of the checks whether spans wait for the export.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Number of checks after which waiting spans are sent even if they are few, as in OpenTelemetry's
@@ -38,7 +38,7 @@ const LAST: Duration = Duration::from_secs(5);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Numbers of exported and failed spans.
+/// Numbers of spans that were exported, and of those that were lost.
 #[derive(Debug, Default)]
 struct Counts {
     exported: Counter,
@@ -72,7 +72,7 @@ impl Spans {
         }
     }
 
-    /// Returns the tracer that starts the spans.
+    /// Returns the tracer that starts the spans exported here.
     pub fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
@@ -125,7 +125,7 @@ impl Spans {
         }))
     }
 
-    /// Sends the waiting spans and ends the export.
+    /// Sends the waiting spans, for a limited time, and ends the export.
     pub async fn stop(&self) {
         let last = self.end(&mut lock(&self.following));
         if let Some(last) = last {

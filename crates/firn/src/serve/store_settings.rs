@@ -8,7 +8,7 @@ use firn_storage::store::{self, NewSeriesBudget, Sealing, StoreOptions, SyncMode
 use firn_wire::remote_write::KEY_FORMAT;
 use std::path::PathBuf;
 
-/// Feature that enables the storage of exemplars.
+/// Name of the feature that enables the storage of exemplars.
 const EXEMPLAR_STORAGE: &str = "exemplar-storage";
 
 /// Memory in bytes of a series with its labels, its index entry and its open chunk: a quarter more

@@ -69,7 +69,7 @@ const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
 /// or send in parallel lose some samples there.
 const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
-/// Default of `max_exemplars`, as in Prometheus.
+/// Default of `storage.exemplars.max_exemplars`, as in Prometheus.
 const EXEMPLARS_MAX: usize = 100_000;
 
 /// Default size of the remote-write queue in bytes: 100,000 series for eight hours.
@@ -78,18 +78,18 @@ const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 /// Time at which an acknowledged write is durable, so that it survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalSync {
-    /// Before the write is acknowledged.
+    /// The write is synced before it is acknowledged.
     Always,
-    /// Within a second after the acknowledgement.
+    /// The write is synced within a second after the acknowledgement.
     Interval,
-    /// When the operating system writes it to disk.
+    /// The operating system decides when the write reaches the disk.
     None,
 }
 
-/// Maximum memory that Firn uses.
+/// Maximum memory that Firn uses, absolute or relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryLimit {
-    /// A number of bytes.
+    /// An absolute number of bytes.
     Bytes(u64),
     /// A percentage of the memory limit of the cgroup or the machine.
     Percent(f64),
@@ -98,93 +98,94 @@ pub enum MemoryLimit {
 /// Limits of new series per hour of data time. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewSeries {
-    /// `firn.new_series_limit`: limit of all jobs together.
+    /// `firn.new_series_limit`: limit of all jobs and senders together.
     pub all: Option<usize>,
-    /// `firn.new_series_per_job_limit`: limit of each job.
+    /// `firn.new_series_per_job_limit`: limit of each job separately.
     pub of_job: Option<usize>,
 }
 
-/// The settings of a config, including defaults.
+/// The settings of a config file, with all defaults applied. Created by [`load`] and its variants,
+/// and never changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `global.query_log_file`: path of the query log.
+    /// `global.query_log_file`: path of the query log, or `None` without one.
     pub query_log_file: Option<PathBuf>,
-    /// `global.evaluation_interval`: default step of subqueries.
+    /// `global.evaluation_interval`: interval of rule groups and step of subqueries that set none.
     pub evaluation_interval: Duration,
-    /// `storage.tsdb.retention`, if the section is set.
+    /// `storage.tsdb.retention`, which replaces the flags if the section is set.
     pub retention: Option<Retention>,
     /// `storage.tsdb.out_of_order_time_window`: maximum lateness of accepted samples behind the
     /// newest one. Zero accepts no late samples.
     pub late_window: Duration,
     /// `firn.duplicates`: sample that wins if several have the same timestamp.
     pub duplicates: Duplicates,
-    /// `storage.exemplars.max_exemplars`: number of exemplars that are kept.
+    /// `storage.exemplars.max_exemplars`: number of exemplars kept in memory.
     pub exemplars_max: usize,
-    /// `firn.wal_sync`: time at which an acknowledged write is durable.
+    /// `firn.wal_sync`: point in time at which an acknowledged write is durable.
     pub wal_sync: WalSync,
-    /// `firn.memory_limit`: maximum memory that Firn uses.
+    /// `firn.memory_limit`: maximum memory of the process.
     pub memory_limit: MemoryLimit,
-    /// Limits of new series per hour.
+    /// Limits of new series per hour, for all and per job.
     pub new_series: NewSeries,
     /// `firn.query_series_limit`: maximum series of a query. `None` is no limit, as in Prometheus:
     /// a query that Prometheus evaluates must not fail in Firn only because of its number of
     /// series. The limits of memory and samples apply in addition.
     pub query_series_max: Option<usize>,
-    /// `firn.sealing_jitter`: whether the sealing of chunks is spread over time.
+    /// `firn.sealing_jitter`: whether groups of series are sealed at different times.
     pub is_sealing_jittered: bool,
-    /// `firn.sealing_background`: whether chunks are sealed in the background instead of by writes.
+    /// `firn.sealing_background`: whether pages are created in the background instead of by writes.
     pub seals_in_background: bool,
-    /// `firn.multitenancy`: whether requests select a tenant by header.
+    /// `firn.multitenancy`: whether requests must select a tenant with the header `X-Scope-OrgID`.
     pub is_multitenant: bool,
-    /// `global.metric_name_validation_scheme`: allowed names of metrics and labels.
+    /// `global.metric_name_validation_scheme`: which names of metrics and labels are valid.
     pub names: NameScheme,
     /// `global.rule_query_offset`: time that the instants of rule queries are moved back.
     pub rule_query_offset: Duration,
-    /// Settings for the evaluation of missed rule instants.
+    /// Settings for the evaluation of rule instants that were missed.
     pub rules: RuleTimes,
     /// `firn.rules.folder`: folder of rule files that can be edited over HTTP.
     pub rule_folder: Option<PathBuf>,
     /// Files that match `rule_files`, and those in the folder of editable rules.
     pub rule_files: Vec<PathBuf>,
-    /// Errors in `rule_files`: missing files and invalid patterns.
+    /// Errors in entries of `rule_files`: missing files and invalid patterns.
     pub rule_files_wrong: Vec<RuleFileError>,
-    /// Whether `rule_files` has any entry.
+    /// Whether `rule_files` has any entry, even if no file matches.
     pub names_rule_files: bool,
-    /// `tracing`: collector and sampling of spans.
+    /// `tracing`: collector and sampling of spans, or `None` without tracing.
     pub tracing: Option<Tracing>,
     /// `remote_read`: servers that are queried in addition to the store.
     pub remote_read: Vec<RemoteRead>,
     /// Rule groups of the rule files, if the files were read.
     pub rule_groups: Vec<Arc<Group>>,
-    /// `firn.access`: bearer tokens and permissions.
+    /// `firn.access`: bearer tokens and the permissions of users.
     pub access: AccessSettings,
-    /// `firn.aggregation`: rules of stream aggregation.
+    /// `firn.aggregation`: groups and rules of stream aggregation.
     pub aggregation: AggregationSpec,
-    /// Scrape jobs, including those of `scrape_config_files`.
+    /// Scrape jobs, including those of `scrape_config_files`, with unique names.
     pub jobs: Vec<Arc<JobSettings>>,
-    /// `global.external_labels`, after substitution of environment variables.
+    /// `global.external_labels`, with the values of environment variables substituted.
     pub external_labels: Labels,
-    /// `alerting`: Alertmanagers and relabeling of alerts.
+    /// `alerting`: Alertmanagers, and the relabeling of alerts for all of them.
     pub alerting: AlertingSettings,
-    /// `remote_write`: receivers of forwarded samples.
+    /// `remote_write`: receivers that stored samples are forwarded to.
     pub remote_write: Vec<RemoteWrite>,
-    /// `otlp`: translation of OpenTelemetry metrics.
+    /// `otlp`: translation of OpenTelemetry metrics into series.
     pub otlp: Translation,
     /// `firn.sending_queue_bytes`: maximum bytes that wait for a receiver of `remote_write`.
     pub sending_queue_bytes: u64,
     /// Paths of keys that are set but have no effect.
     pub ignored: Vec<String>,
-    /// The config as YAML, with redacted secrets.
+    /// The config as YAML with defaults, in which secrets are redacted.
     pub text: String,
 }
 
-/// Error of loading a config.
+/// Error of loading a config, with the file in which it is.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
+    /// A file of the config cannot be read.
     #[error("{file}: {error}")]
     Read {
-        /// Path of the file.
+        /// Path of the file, as given.
         file: String,
         /// Error of the operating system.
         error: std::io::Error,
@@ -192,18 +193,18 @@ pub enum ConfigError {
     /// Rule files are invalid. The text has one line per error.
     #[error("{0}")]
     Rules(String),
-    /// A pattern of `scrape_config_files` is invalid.
+    /// A pattern of `scrape_config_files` is invalid. Contains the pattern.
     #[error("error retrieving scrape config files for {0:?}: {why}", why = BadPattern)]
     JobFiles(String),
     /// A receiver of `remote_write` or a server of `remote_read` has an invalid address.
     #[error("{0}")]
     Remote(String),
-    /// The content of a file is invalid.
+    /// The content of a file is not a valid config.
     #[error("{file}:{error}")]
     Content {
-        /// Path of the file.
+        /// Path of the file, as given.
         file: String,
-        /// Error with its position in the file.
+        /// Error with its line and column in the file.
         error: YamlError,
     },
 }
@@ -258,7 +259,7 @@ pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
     read().map_err(at_file(path))
 }
 
-/// Adds the path of the file to an error.
+/// Returns a function that adds the path of the file to an error.
 fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
     let file = path.display().to_string();
     move |error| ConfigError::Content {
@@ -280,7 +281,7 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
     Ok(config)
 }
 
-/// Adds the jobs of the files that match `pattern`.
+/// Adds the jobs of the scrape config files that match `pattern` to the config.
 fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
     let found = named_files::find(pattern);
     let found = found.map_err(|BadPattern| {
@@ -295,7 +296,7 @@ fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result
     Ok(())
 }
 
-/// Adds the jobs of one scrape config file.
+/// Adds the jobs of one scrape config file. Their names must be unique in the config.
 fn parse_jobs(
     text: &str,
     global: &Global,
@@ -364,7 +365,7 @@ impl Default for Config {
     }
 }
 
-/// The config of a server without a config file.
+/// The config of a server that was started without a config file.
 const BUILT_IN: &str = "\
 scrape_configs:
 - job_name: firn
@@ -443,7 +444,7 @@ impl Config {
 struct Parsed {
     config: Config,
     global: Global,
-    /// Patterns of `scrape_config_files`.
+    /// Patterns of `scrape_config_files`, relative to the folder of the config.
     job_files: Vec<PathBuf>,
 }
 
@@ -507,7 +508,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     })
 }
 
-/// Rejects sections that need a store.
+/// Rejects sections that need a store, which an agent does not have.
 fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
     if let Some(field) = config.field_against_agent() {
         let node = root.get(field).unwrap_or(root);
@@ -520,7 +521,7 @@ fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
     }
 }
 
-/// Returns the patterns of `scrape_config_files`.
+/// Returns the patterns of `scrape_config_files`, or an error for an invalid one.
 fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     let list = root.get("scrape_config_files").map_or(&[][..], Node::items);
     let mut patterns = Vec::with_capacity(list.len());

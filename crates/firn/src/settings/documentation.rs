@@ -5,10 +5,10 @@
 use super::flags::Page;
 use super::{config, flags};
 
-/// Maximum characters of a line of prose.
+/// Maximum number of characters of a line of prose in Markdown files.
 const LINE_CHARACTERS: usize = 110;
 
-/// Returns the whole page as Markdown.
+/// Returns a whole page of the documentation as Markdown.
 pub fn page(page: Page) -> String {
     let text = match page {
         Page::Settings => settings(),

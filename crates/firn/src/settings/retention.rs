@@ -13,15 +13,15 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
-/// Upstream's default retention time.
+/// Upstream's default retention time, which applies if neither flags nor config set a limit.
 pub const DEFAULT: Duration = Duration::from_millis(RETENTION_MS.unsigned_abs());
 
-/// Limits of the stored data. `None` is no limit.
+/// Limits of the stored data by age and size. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Retention {
-    /// Maximum age of samples; not zero.
+    /// Maximum age of stored samples; never zero.
     pub time: Option<Duration>,
-    /// Maximum size of the data in bytes; not zero.
+    /// Maximum size of the stored data in bytes; never zero.
     pub size: Option<u64>,
     /// Maximum size of the data in percent of its file system; not zero. Takes precedence over
     /// `size`.
@@ -94,7 +94,7 @@ impl Retention {
         })
     }
 
-    /// Converts the retention into the limits of the store.
+    /// Converts the retention into the limits that the store enforces.
     pub fn limits(self) -> store::Retention {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         store::Retention {

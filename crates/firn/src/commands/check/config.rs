@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Name of the lint check for scrape intervals.
+/// Name of the lint check that reports long scrape intervals.
 const LONG_INTERVAL: &str = "too-long-scrape-interval";
 
 /// Returns the command line of `firn check config`.
@@ -67,7 +67,7 @@ pub(super) fn lookback() -> Arg {
         )
 }
 
-/// Options of the validation of configs.
+/// Options of the validation of configs, from the command line.
 struct Options {
     is_syntax_only: bool,
     is_agent: bool,

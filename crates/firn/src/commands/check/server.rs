@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Timeout of a request, as in promtool.
+/// Timeout of the request to the server, as in promtool.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the command lines of both commands.

@@ -8,7 +8,7 @@ use firn_model::quote::{push_escaped, quote};
 /// Error for reading past the end of a line without a line feed.
 const BREAKS_OFF: &str = "unexpected end of input stream";
 
-/// A position in a line.
+/// A position in a line, which only advances.
 pub(super) struct Line<'t> {
     bytes: &'t [u8],
     is_whole: bool,
@@ -39,7 +39,7 @@ impl<'t> Line<'t> {
         self.at >= self.bytes.len()
     }
 
-    /// Advances by one byte.
+    /// Advances the position by one byte.
     pub(super) fn step(&mut self) {
         self.at += 1;
     }
@@ -62,7 +62,7 @@ impl<'t> Line<'t> {
         Ok(word)
     }
 
-    /// Returns all remaining bytes.
+    /// Returns all remaining bytes and advances to the end.
     pub(super) fn rest(&mut self) -> Result<&'t [u8], String> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         self.at = self.bytes.len();
@@ -126,7 +126,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Returns all remaining bytes with escape sequences resolved.
+    /// Returns all remaining bytes, with escape sequences resolved, and advances to the end.
     pub(super) fn unescaped_rest(&mut self) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         loop {
@@ -153,7 +153,7 @@ impl<'t> Line<'t> {
     }
 }
 
-/// Formats a byte like Go's `%q`.
+/// Formats a byte as a quoted character, like Go's `%q`.
 pub(super) fn quoted_byte(byte: u8) -> String {
     let mut out = String::from("'");
     push_escaped(&mut out, char::from(byte), '\'');

@@ -52,11 +52,11 @@ struct Named {
     role: Role,
 }
 
-/// Labels that are being parsed.
+/// Labels of a sample that are being parsed.
 #[derive(Default)]
 struct Found {
     labels: LabelMap,
-    /// Value of `le` or `quantile`.
+    /// Numeric value of the label `le` or `quantile`, if there is one.
     part: Option<f64>,
 }
 
@@ -346,7 +346,7 @@ fn part_of(kind: MetricType) -> Option<&'static str> {
     }
 }
 
-/// Rejects negative counts of a histogram.
+/// Rejects a negative count or bucket population of a histogram, with upstream's error.
 fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> Result<(), String> {
     if part_of(kind) != Some("le") || value >= 0.0 || value.is_nan() {
         return Ok(());

@@ -91,7 +91,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// Returns `None` for fewer than two samples.
+    /// Computes the statistics of a histogram. Returns `None` for fewer than two samples.
     fn of(counts: &[usize], total: usize) -> Option<Self> {
         let sum: usize = counts.iter().sum();
         (counts.len() > 1).then(|| Self {
@@ -159,7 +159,7 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
     Ok(Statistics::of(&counts, buckets.len()))
 }
 
-/// Distribution of a number over all histograms.
+/// Minimum, maximum and average of a number over all histograms.
 #[derive(Default)]
 struct Spread {
     min: usize,
@@ -186,7 +186,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Summary of all histograms of a kind.
+/// Summary of all histograms of a kind: distributions of used and total buckets.
 #[derive(Default)]
 struct Summary {
     populated_min: Spread,

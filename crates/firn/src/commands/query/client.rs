@@ -4,28 +4,28 @@
 use crate::commands::client::{Answer, Client, Params, Unanswered};
 use serde_json::Value;
 
-/// Error of a request to the API.
+/// Error of a request to the API, printed by the subcommands.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server returned an error.
+    /// The server responded with an error of the API.
     #[error("{kind}: {message}")]
     Api {
-        /// Error type, such as `bad_data` or `execution`.
+        /// Error type of the API, such as `bad_data` or `execution`.
         kind: String,
-        /// Error text.
+        /// Error text of the API.
         message: String,
     },
-    /// The response is not one of the API.
+    /// The response is not one of the Prometheus API.
     #[error("{url}: status {status}: not an answer of the Prometheus API: {body:?}")]
     Foreign {
         /// URL of the request.
         url: String,
         /// HTTP status of the response.
         status: u16,
-        /// Start of the body.
+        /// Start of the response body, for the user.
         body: String,
     },
-    /// The server did not respond.
+    /// The server did not respond at all.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
 }

@@ -46,7 +46,7 @@ pub fn series(data: &Value, is_json: bool) -> String {
         .collect()
 }
 
-/// Formats the values of a label, one per line.
+/// Formats the values of a label, one per line or as JSON.
 pub fn label_values(data: &Value, is_json: bool) -> String {
     if is_json {
         return json(data);
@@ -108,13 +108,13 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Formats a pair `[time, "value"]` as `value @[time]`.
+/// Formats a sample, a pair `[time, "value"]`, as `value @[time]`.
 fn point(pair: &Value) -> String {
     let value = pair[1].as_str().unwrap_or_default();
     format!("{} @[{}]", plain_number(value), pair[0])
 }
 
-/// Returns the result with all numbers written without exponents.
+/// Returns the result of a query with all numbers written without exponents.
 fn plain_numbers(result: &Value) -> Value {
     match result {
         Value::String(text) => plain_number(text).into(),

@@ -38,7 +38,7 @@ enum Item<'v> {
 }
 
 impl Writer {
-    /// Sets the color of the following text.
+    /// Sets the color of the following text; `None` is the default color.
     fn colour(&mut self, colour: Option<&'static str>) {
         if self.colour == colour {
             return;
@@ -124,7 +124,7 @@ impl Writer {
         self.out.push(close);
     }
 
-    /// Writes a value in the current color.
+    /// Writes a value with all its members in the current color.
     fn value(&mut self, value: &Value) {
         let (marks, members): (_, Vec<(Option<&String>, &Value)>) = match value {
             Value::Array(items) => (['[', ']'], items.iter().map(|v| (None, v)).collect()),

@@ -17,7 +17,7 @@ use std::fmt::Write;
 /// empty value, so that labels are pairs of texts like annotations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AlertLabels {
-    /// Sorted by name.
+    /// Labels of the alert, sorted by name.
     labels: Annotations,
     annotations: Annotations,
 }
@@ -252,7 +252,7 @@ fn shown_samples(samples: &[Sample]) -> String {
     shown.join(", ")
 }
 
-/// Formats all samples of a matrix, one per line.
+/// Formats all samples of a matrix, one per line below the labels of their series.
 pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
     let mut out = String::new();
     for series in matrix {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Results of the tests of all files.
+/// Results of the tests of all files, printed as XML at the end.
 #[derive(Debug, Default)]
 pub(super) struct Report(Vec<SuiteReport>);
 
@@ -50,7 +50,7 @@ impl Report {
         }
     }
 
-    /// Adds a failure to the current test.
+    /// Adds a failure with its text to the current test.
     pub(super) fn fail(&mut self, why: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.failures += 1;
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// Records that the tests of the file cannot run.
+    /// Records that the tests of the file cannot run, with the reason.
     pub(super) fn abort(&mut self, why: &str) {
         if let Some(suite) = self.0.last_mut() {
             suite.errors += 1;
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Escapes a text like Go's `encoding/xml`.
+/// Escapes a text for XML like Go's `encoding/xml`.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

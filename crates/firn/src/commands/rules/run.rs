@@ -32,7 +32,7 @@ use std::time::Duration;
 /// Memory limit of a query of a test in bytes: ten thousand samples need a fraction of it.
 const QUERY_BYTES_MAX: usize = 256 << 20;
 
-/// Options of the test runner.
+/// Options of the test runner, from the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) options: ReadOptions,
@@ -56,7 +56,7 @@ const MACHINE: MachineSettings = MachineSettings {
     rules_at_once: 1,
 };
 
-/// Runs a test and returns its errors.
+/// Runs a test and returns the texts of its failures; empty if it passed.
 pub(super) fn run(
     test: &Test,
     name: &str,
@@ -81,7 +81,7 @@ pub(super) fn run(
     errors
 }
 
-/// State of a running test.
+/// State of a running test: the head, the remaining input and the machines of the groups.
 struct Running<'a> {
     test: &'a Test,
     suite: &'a Suite,
@@ -241,7 +241,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Prints all samples, like promtool.
+    /// Prints all samples to standard error in debug mode, like promtool.
     fn show_all(&self) {
         let seconds = (self.longest() + Duration::from_secs(1)).as_secs();
         let span = Duration::from_secs(seconds);
@@ -281,12 +281,12 @@ fn with_context<T>(head: &Head, run: impl FnOnce(&Context<'_>) -> T) -> T {
     })
 }
 
-/// Evaluation of one group at one instant.
+/// Evaluation of one group at one instant, on the head of the test.
 struct Evaluation<'a> {
     head: &'a Head,
     outside: &'a Outside,
     options: Options,
-    /// Never cancelled.
+    /// Required by queries; tests never cancel them.
     cancel: Cancel,
 }
 
@@ -329,7 +329,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Evaluates the queries of rules on the head.
+/// Evaluates the queries of rules and templates on the head of the test.
 struct Asking<'a, 'e>(&'a Evaluation<'e>);
 
 impl Queries for Asking<'_, '_> {

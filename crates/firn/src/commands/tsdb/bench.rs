@@ -22,13 +22,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two scrapes in milliseconds, as in promtool.
+/// Data time between two scrapes in milliseconds, as in promtool.
 const INTERVAL_MS: i64 = 30_000;
 
-/// Series per batch, as in promtool.
+/// Number of series in a batch, as in promtool.
 const BATCH_SERIES: usize = 1_000;
 
-/// Maximum number of batches that wait for the disk.
+/// Maximum number of batches that wait for the disk at a time.
 const IN_FLIGHT_MAX: usize = 64;
 
 /// First value of a series of a file, and its increment per scrape, as in promtool.
@@ -71,7 +71,7 @@ pub fn command() -> Command {
         .subcommands([write])
 }
 
-/// Runs `firn tsdb bench write` and prints its stages.
+/// Runs `firn tsdb bench write` and prints the duration of each stage.
 pub fn run(env: &Env, matches: &ArgMatches) -> Result<(), Error> {
     let path = |id: &str| matches.get_one::<PathBuf>(id).cloned();
     let number = |id: &str| matches.get_one::<usize>(id).copied().unwrap_or(0);
@@ -131,7 +131,7 @@ fn stage<T>(
     Ok((done, took))
 }
 
-/// Source of the written samples.
+/// Source of the series and values to write.
 enum Load {
     /// Series of a file, and the number of scrapes so far.
     Series(Vec<Labels>, u64),
@@ -159,7 +159,7 @@ impl Load {
     }
 }
 
-/// Reads the first `series_max` series of a file.
+/// Reads the first `series_max` series of a file of JSON lines.
 fn read(file: &Path, series_max: usize) -> Result<Load, Error> {
     let unreadable = |e: std::io::Error| Error::unavailable(format!("{}: {e}", file.display()));
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
@@ -203,7 +203,7 @@ fn ingest(store: &Arc<Store>, load: &mut Load, scrapes: usize) -> Result<u64, Er
     Ok(writer.stored)
 }
 
-/// Appends batches to the store and waits for them.
+/// Appends batches to the store and waits until they are durable.
 struct Writer {
     store: Arc<Store>,
     tenant: TenantId,

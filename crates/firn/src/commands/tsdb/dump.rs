@@ -16,12 +16,12 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Format of the text.
+/// Format of the printed text, which depends on the subcommand and its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One line per sample: labels, value, timestamp in milliseconds.
+    /// One line per sample: labels, value, and timestamp in milliseconds.
     Plain,
-    /// One line per series: its labels as JSON.
+    /// One line per series: its labels as a JSON object.
     SeriesJson,
     /// OpenMetrics, the input of `create-blocks-from openmetrics`. Native histograms cannot be
     /// printed.
@@ -77,7 +77,7 @@ fn closed(error: io::Error) -> Error {
     }
 }
 
-/// Formats the samples of a series, one line each.
+/// Formats the samples of a series for [`Form::Plain`], one line each.
 fn plain(labels: &Labels, columns: SeriesColumns<'_>) -> String {
     let mut text = String::new();
     let mut histograms = columns.histograms.iter().peekable();

@@ -33,29 +33,29 @@ const WINDOWS_MAX: usize = 1_000_000;
 /// Suffix of the name of a block that is being written.
 const TEMPORARY: &str = ".tmp-for-creation";
 
-/// Request of an export.
+/// Request of an export, from the command line.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// Path of the data folder.
+    /// Path of Firn's data folder.
     pub data: &'a Path,
-    /// Path of the folder that receives the blocks.
+    /// Path of the folder that receives the blocks; created if it does not exist.
     pub out: &'a Path,
-    /// Selectors of series. Empty means all series.
+    /// Selectors of series, of which one must match. Empty means all series.
     pub selectors: &'a [String],
-    /// Time range of the exported samples.
+    /// Time range of the exported samples, both ends included.
     pub range: TimeRange,
 }
 
-/// Result of an export.
+/// Result of an export, printed at its end.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Number of written blocks.
+    /// Number of blocks that were written.
     pub blocks: u64,
-    /// Number of series, counted once per block.
+    /// Number of exported series, counted once per block.
     pub series: u64,
-    /// Number of samples in all written blocks.
+    /// Number of samples in all blocks that were written.
     pub samples: u64,
-    /// Number of blocks that existed before.
+    /// Number of blocks that existed before and were skipped.
     pub passed: usize,
     /// Descriptions of damage found in the folder. The samples lost there are not in the blocks.
     pub damages: Vec<String>,
@@ -174,11 +174,11 @@ fn write_series(
     Ok(())
 }
 
-/// A folder of a block that is being written.
+/// A folder of a block that is being written, under its temporary name.
 pub struct OutputFolder {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// Open files with their lengths.
+    /// Open files with their lengths in bytes.
     files: BTreeMap<BlockFile, (Arc<dyn File>, u64)>,
 }
 
@@ -222,7 +222,7 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Removes the folder with all its files.
+    /// Removes the folder with all its files, if the block is empty.
     fn remove(mut self) -> Result<(), Error> {
         self.remove_if(|_| true)?;
         for folder in [self.dir.join("chunks"), self.dir.clone()] {

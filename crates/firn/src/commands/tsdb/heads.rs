@@ -5,7 +5,7 @@ use firn_wire::exposition::{Field, Metadata as Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Metadata of a family.
+/// Metadata of a metric family: type, help and unit.
 #[derive(Clone, Debug, Default)]
 struct Family {
     kind: MetricType,
@@ -13,16 +13,16 @@ struct Family {
     unit: String,
 }
 
-/// Metadata of all families by name.
+/// Metadata of all families by name, and which of them were written.
 #[derive(Debug, Default)]
 pub struct Heads {
     families: BTreeMap<String, Family>,
-    /// Families whose lines were written.
+    /// Names of the families whose lines were written.
     written: BTreeSet<String>,
 }
 
 impl Heads {
-    /// Creates the table from the metadata of blocks.
+    /// Creates the table from metadata that blocks contain.
     pub fn new(known: &MetadataBatch) -> Self {
         let mut heads = Self::default();
         for said in known.iter() {
@@ -36,7 +36,7 @@ impl Heads {
         heads
     }
 
-    /// Adds a metadata line of a text.
+    /// Adds the type, help or unit in a metadata line of a text.
     pub fn take(&mut self, said: &Said<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let family = self.families.entry(text(said.name)).or_default();
@@ -47,7 +47,7 @@ impl Heads {
         }
     }
 
-    /// Returns all metadata as a batch.
+    /// Returns the metadata of all families as a batch, sorted by name.
     pub fn batch(&self) -> MetadataBatch {
         let mut batch = MetadataBatch::default();
         for (name, Family { kind, help, unit }) in &self.families {

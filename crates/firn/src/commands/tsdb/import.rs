@@ -34,14 +34,14 @@ const HEAD_BYTES: usize = 256 << 20;
 /// Maximum bytes of buffered samples of series that are out of the order of the head.
 const APART_BYTES: usize = 64 << 20;
 
-/// Result of an import.
+/// Result of an import, printed at its end.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Totals of the imported blocks.
+    /// Totals of the blocks that were imported.
     pub imported: Imported,
-    /// Number of blocks and heads that were imported before.
+    /// Number of blocks and heads that were skipped, because an earlier run imported them.
     pub passed: usize,
-    /// Remarks about the source for the user.
+    /// Remarks about the source: damaged records, and histograms that were skipped.
     pub notes: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ fn id_of(block: &SourceBlock) -> BlockId {
     BlockId::new((name >> 80) as i64, name)
 }
 
-/// Numbers of series and samples that were read.
+/// Numbers of series and samples, to compare input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     series: u64,
@@ -170,7 +170,7 @@ fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64
     Ok(apart)
 }
 
-/// Writes series to a block and counts them.
+/// Writes series with their samples to a block and counts them.
 struct Push<'p, 'w> {
     into: &'p mut Series<'w>,
     progress: &'p Progress,
@@ -220,7 +220,7 @@ impl<'p, 'w> Push<'p, 'w> {
     }
 }
 
-/// Adds samples until there are `max` or no more.
+/// Adds samples of a series to `columns` until there are `max` or no more.
 fn fill(
     columns: &mut Columns,
     max: usize,
@@ -240,7 +240,7 @@ fn value_of(value: Value) -> Sample {
     }
 }
 
-/// Import of a head into one or more blocks.
+/// Import of a head into one or more blocks, which are committed together.
 struct HeadImport<'a> {
     target: &'a Target,
     id: BlockId,

@@ -21,7 +21,7 @@ const LIMITS: PieceLimits = PieceLimits {
     line_bytes_max: 16 << 20,
 };
 
-/// Maximum bytes of samples buffered in memory.
+/// Maximum bytes of samples that are buffered in memory.
 const BUFFER_BYTES: usize = 256 << 20;
 
 /// Imports the file `text` into the data folder `data`, with the labels `added` on every series.
@@ -80,15 +80,15 @@ fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u6
     Ok((at - had) as u64)
 }
 
-/// Samples that are being written to blocks.
+/// Samples of a text that are being written to blocks.
 struct Samples {
     import: Import,
     buffer: Buffer,
     heads: Heads,
     pairs: LabelPairs,
-    /// Labels of the newest sample.
+    /// Labels of the newest sample, kept to reuse their memory.
     labels: Labels,
-    /// Labels added to every series.
+    /// Labels of the command line, added to every series.
     added: Vec<(String, String)>,
 }
 

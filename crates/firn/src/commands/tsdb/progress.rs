@@ -3,10 +3,10 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// Updates of the line per second.
+/// Number of updates of the line per second.
 const HERTZ: u8 = 4;
 
-/// The progress line, which is removed on drop.
+/// The progress line of a command, which is removed from the terminal on drop.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -40,7 +40,7 @@ impl Progress {
         !self.0.is_hidden()
     }
 
-    /// Sets the name of the current work item.
+    /// Sets the name of the current work item, for example a file.
     pub fn turn_to(&self, what: String) {
         self.0.set_message(what);
     }
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// Increases the total by `units`.
+    /// Increases the total by `units` that were found later.
     pub fn expect(&self, units: u64) {
         self.0.inc_length(units);
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Maximum number of consecutive series that are decoded at a time.
 const BATCH_SERIES: usize = 256;
 
-/// A data folder, opened like by a server.
+/// A data folder, opened like by a server, with the selectors of a command.
 pub struct Folder {
     store: Arc<Store>,
     tenant: TenantId,

@@ -19,10 +19,10 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum bytes of a `meta.json` or of tombstones.
+/// Maximum bytes of a `meta.json` or of a file of tombstones.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
 
-/// An open file of the folder.
+/// An open file of the folder with its length.
 #[derive(Clone)]
 pub struct SourceFile {
     file: Arc<dyn env::File>,
@@ -57,15 +57,15 @@ impl Ranges for SourceFile {
     }
 }
 
-/// A block of the folder.
+/// A block of the folder: its path and its metadata.
 #[derive(Clone, Debug)]
 pub struct SourceBlock {
-    /// Contents of its `meta.json`.
+    /// Contents of the block's `meta.json`.
     pub meta: BlockMeta,
     dir: PathBuf,
 }
 
-/// An opened data folder of Prometheus. See the module.
+/// An opened data folder of Prometheus, which is only read. See the module.
 pub struct Source {
     disk: Arc<dyn Disk>,
     root: PathBuf,
@@ -115,7 +115,7 @@ impl Source {
         Ok(blocks)
     }
 
-    /// Opens a block for reading its series and samples.
+    /// Opens a block for reading its series and samples, without those that tombstones delete.
     pub fn reader(&self, block: &SourceBlock) -> Result<BlockReader<SourceFile>, Error> {
         let index = IndexReader::open(self.file(&block.dir.join("index"))?)?;
         let chunks = self.numbered(&block.dir.join("chunks"))?;
@@ -196,7 +196,7 @@ impl Source {
         Ok(File::new(name, SourceFile { file, bytes }))
     }
 
-    /// Reads a small file completely.
+    /// Reads a file of at most [`SMALL_BYTES_MAX`] completely.
     fn bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
         let file = self.disk.open(path, OpenMode::Read);
         let file = file.and_then(|file| Ok((file.len()?, file)));

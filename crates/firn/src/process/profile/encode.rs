@@ -22,7 +22,7 @@ pub struct Timing {
     pub duration: Duration,
     /// Distance between two samples, in the unit of the value type `period_type`.
     pub period: i64,
-    /// Index of the value type that `period` refers to.
+    /// Index of the value type in whose unit `period` is given.
     pub period_type: usize,
 }
 
@@ -89,7 +89,7 @@ impl ProfileBuilder {
         });
     }
 
-    /// Encodes the profile as protobuf and returns its bytes.
+    /// Encodes the profile as an uncompressed protobuf message and returns its bytes.
     pub fn encode(self) -> Vec<u8> {
         self.profile.encode_to_vec()
     }

@@ -23,7 +23,7 @@ pub(super) struct Sender {
 
 struct State {
     outbox: Outbox,
-    /// Step that the task has not begun yet.
+    /// Step returned by the outbox that the task has not begun yet.
     next: Next,
 }
 
@@ -44,7 +44,7 @@ impl Sender {
         &self.url
     }
 
-    /// Returns the histogram of durations of successful requests.
+    /// Returns the histogram of the durations of successful requests to this Alertmanager.
     pub fn latency(&self) -> &DurationHistogram {
         &self.latency
     }

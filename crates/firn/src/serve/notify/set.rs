@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::error;
 
-/// Senders and discovery task of one entry of `alerting.alertmanagers`.
+/// Senders and discovery task of one entry of `alerting.alertmanagers`. Created when a
+/// configuration is applied, and kept while the settings are unchanged.
 pub(super) struct Set {
     work: Arc<Work>,
     task: JoinHandle<()>,
@@ -73,12 +74,12 @@ impl Set {
         Self { work, task }
     }
 
-    /// Returns the settings that the set was started with.
+    /// Returns the settings that the set was started with, to compare them with new ones.
     pub fn settings(&self) -> &Arc<AlertmanagerSettings> {
         &self.work.settings
     }
 
-    /// Relabels the notifications and queues them for each Alertmanager.
+    /// Relabels the notifications and queues them for each Alertmanager. Never waits.
     pub fn send(&self, notifications: &[Arc<Notification>]) {
         let none = Labels::empty();
         let kept = relabelled(&self.work.settings.alert_relabel, &none, notifications);
@@ -99,12 +100,13 @@ impl Set {
         }
     }
 
-    /// Calls `each` with every sender of the section.
+    /// Calls `each` with every sender of the section, for example to collect metrics.
     pub fn for_each_sender(&self, mut each: impl FnMut(&Arc<Sender>)) {
         lock(&self.work.known).senders.iter().for_each(&mut each);
     }
 
-    /// Stops the discovery, and all senders in the background.
+    /// Stops the discovery. The senders end in the background, after they have sent queued
+    /// notifications if the flags require it.
     pub fn stop(self) {
         self.task.abort();
         let mut known = lock(&self.work.known);

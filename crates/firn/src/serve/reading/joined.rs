@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of series processed between two checks for cancellation.
+/// Number of series that are processed between two checks whether the query was cancelled.
 const SERIES_PER_CHECK: usize = 1024;
 
 /// A selection of local and remote series. See the module.
@@ -24,7 +24,7 @@ pub(super) struct Joined {
     local: Arc<dyn Selection>,
     /// Remote samples of series that the local store has too, by the index of the local series.
     shared: BTreeMap<usize, ReadSeries>,
-    /// Series that only the servers have, sorted by labels.
+    /// Series that only the servers have, sorted by labels and without duplicates.
     others: Vec<ReadSeries>,
     /// Memory reservations of the remote series, released with the selection.
     _memory: Vec<Reservation>,

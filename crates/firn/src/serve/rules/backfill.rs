@@ -1,15 +1,15 @@
-//! Back-fills of recording rules: evaluates the past instants of a group one after the other, from
+//! Backfills of recording rules: evaluates the past instants of a group one after the other, from
 //! the samples stored now, through the query queue and the ingest pipeline like live evaluations.
 //!
-//! A repeated back-fill changes nothing: it produces the same samples, and the store recognizes
+//! A repeated backfill changes nothing: it produces the same samples, and the store recognizes
 //! them as duplicates. An instant that the store cannot accept is evaluated again until it can.
 //!
 //! Instants whose samples a group could not store wait, one by one, for the groups whose series it
 //! reads, because these may have such instants too.
 //!
-//! Invariant: at most [`RUNNING_MAX`] back-fills run at a time, the others wait. The number of
-//! back-fills requested over HTTP is limited. Those requested by groups are limited by the number
-//! of groups, because a group requests one at a time. A back-fill in progress is never removed from
+//! Invariant: at most [`RUNNING_MAX`] backfills run at a time, the others wait. The number of
+//! backfills requested over HTTP is limited. Those requested by groups are limited by the number
+//! of groups, because a group requests one at a time. A backfill in progress is never removed from
 //! the list.
 
 use super::Shared;
@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Maximum number of back-fills in the list, and of requested back-fills that have not ended.
+/// Maximum number of backfills in the list, and of requested backfills that have not ended.
 const KEPT_MAX: usize = 100;
 
-/// Back-fills that run at a time. Each evaluates one rule at a time, in addition to live
+/// Backfills that run at a time. Each evaluates one rule at a time, in addition to live
 /// evaluations.
 const RUNNING_MAX: usize = 2;
 
-/// Maximum number of instants of one back-fill: a year of minutes.
+/// Maximum number of instants of one backfill: a year of minutes.
 const INSTANTS_MAX: u64 = 600_000;
 
 /// Pause between two attempts to store the samples of an instant.
@@ -38,10 +38,10 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 type Shown = Arc<Mutex<BackfillView>>;
 
-/// The back-fills of a server, running and ended.
+/// The backfills of a server: the running, the waiting, and the most recent ended ones.
 pub(super) struct Backfills {
     known: Mutex<Vec<Shown>>,
-    /// Permits of running back-fills.
+    /// Permits of running backfills, [`RUNNING_MAX`] in total.
     turns: Semaphore,
 }
 
@@ -54,25 +54,25 @@ impl Default for Backfills {
     }
 }
 
-/// The work of one back-fill: a group and its range of instants.
+/// The work of one backfill: a group and its range of instants.
 struct Plan {
     group: Arc<Group>,
     settings: MachineSettings,
     first: Instant,
     last: Instant,
     /// Machine of the group whose unstored instants are evaluated, if a group requested the
-    /// back-fill.
+    /// backfill.
     of: Option<Arc<Mutex<Machine>>>,
 }
 
 impl Backfills {
-    /// Returns the progress of each back-fill, the oldest first.
+    /// Returns the progress of each backfill in the list, the oldest first.
     pub(super) fn views(&self) -> Vec<BackfillView> {
         let known = lock(&self.known);
         known.iter().map(|view| lock(view).clone()).collect()
     }
 
-    /// Starts a requested back-fill. If the same one is in progress, returns its progress instead.
+    /// Starts a requested backfill. If the same one is in progress, returns its progress instead.
     pub(super) fn begin(
         &self,
         shared: Arc<Shared>,
@@ -152,14 +152,14 @@ impl Backfills {
     }
 }
 
-/// Outcome of the admission of a request.
+/// Outcome of admitting a request: a new entry of the list, or an existing one.
 enum Admitted {
     New(Shown),
-    /// The same back-fill is in progress.
+    /// The same backfill has not ended yet.
     Same(BackfillView),
 }
 
-/// Adds a back-fill to the list, unless too many of them have not ended.
+/// Adds a backfill to the list, unless too many of them have not ended.
 fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, BackfillError> {
     let mut running = 0;
     for other in known.iter() {
@@ -181,7 +181,7 @@ fn admit(known: &mut Vec<Shown>, view: &BackfillView) -> Result<Admitted, Backfi
     Ok(Admitted::New(shown))
 }
 
-/// Removes the oldest ended back-fill if the list is full.
+/// Removes the oldest ended backfill if the list is full.
 fn forget_one(known: &mut Vec<Shown>) {
     if known.len() >= KEPT_MAX
         && let Some(at) = known.iter().position(|view| lock(view).is_over)
@@ -245,7 +245,7 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
     lock(&shown).is_over = true;
 }
 
-/// Evaluates one instant, repeatedly until its samples are stored.
+/// Evaluates one instant, repeatedly with pauses until the store has accepted its samples.
 async fn make(running: &Running, instant: Instant, shown: &Shown) {
     loop {
         let actions = lock(&running.machine).begin_at(instant);

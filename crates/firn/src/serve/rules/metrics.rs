@@ -6,10 +6,10 @@ use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
 use firn_rules::rule::RuleError;
 use firn_rules::view::{GroupView, Groups, RuleView};
 
-/// Histograms of evaluation durations.
+/// Histograms of evaluation durations of all rules and groups of a server.
 #[derive(Debug, Default)]
 pub(super) struct RuleMetrics {
-    /// Duration of the evaluation of one rule.
+    /// Duration of the evaluation of one rule, in seconds.
     pub(super) evaluation_duration: DurationHistogram,
     /// Duration of the evaluation of all rules of a group.
     pub(super) group_duration: DurationHistogram,

@@ -16,7 +16,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Replaces the set of groups after a configuration change.
+    /// Replaces the set of groups after a configuration change, and wakes all that wait.
     pub(super) fn take_over(&self, groups: &[Arc<Group>]) {
         lock(&self.order).take_over(groups);
         self.changed.send_replace(());
@@ -36,7 +36,7 @@ impl Progress {
         lock(&self.order).is_clear(key, instant, now)
     }
 
-    /// Waits until [`Progress::is_clear`] is true.
+    /// Waits until [`Progress::is_clear`] returns true for these arguments.
     pub(super) async fn clear(&self, key: &str, instant: Instant, now: Instant) {
         self.wait(|order| order.is_clear(key, instant, now)).await;
     }

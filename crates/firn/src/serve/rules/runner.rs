@@ -27,10 +27,10 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{info, warn};
 
-/// Maximum sleep, because the clock may be adjusted meanwhile.
+/// Maximum duration of a sleep, because the clock may be adjusted meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
-/// Pause between two attempts to enter the query queue.
+/// Pause between two attempts of a rule to enter the query queue.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A running group. Dropping it aborts its task at once.
@@ -38,11 +38,11 @@ pub(super) struct Runner {
     group: Arc<Group>,
     machine: Arc<Mutex<Machine>>,
     stop: mpsc::Sender<()>,
-    /// `None` once the group is being stopped.
+    /// Task of the group, or `None` once the group is being stopped.
     task: Option<Task>,
 }
 
-/// Task of a group, which is aborted on drop.
+/// Handle of the task of a group, which is aborted when the handle is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -69,7 +69,7 @@ impl Stopping {
 }
 
 impl Runner {
-    /// Starts the task of a group.
+    /// Starts the task of a group, which runs until it is stopped or dropped.
     pub(super) fn start(shared: Arc<Shared>, machine: Machine) -> Self {
         let group = machine.group().clone();
         let machine = Arc::new(Mutex::new(machine));
@@ -101,7 +101,8 @@ impl Runner {
         lock(&self.machine).set_settings(settings);
     }
 
-    /// Stops further evaluations. The current one continues.
+    /// Stops further evaluations of the group. The current one continues, and the result waits for
+    /// it.
     pub(super) fn stop(&mut self) -> Stopping {
         lock(&self.machine).stop();
         // An error means that the task has ended or was notified before.
@@ -115,18 +116,18 @@ impl Runner {
 
 /// Conditions that the task of a group waits for, in addition to running actions.
 struct Next {
-    /// Maximum time to sleep.
+    /// Maximum time to sleep before the machine is stepped again.
     sleep: Duration,
-    /// Instant whose evaluation waits for other groups.
+    /// Instant whose evaluation waits for other groups, if there is one.
     held: Option<Instant>,
 }
 
-/// State of a group's task.
+/// State of a group's task, also used by backfills of the group.
 pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
     pub(super) group: Arc<Group>,
     pub(super) machine: Arc<Mutex<Machine>>,
-    /// True for a back-fill of past instants: no state is stored and no alert is sent.
+    /// True for a backfill of past instants: no state is stored and no alert is sent.
     pub(super) is_past: bool,
     /// Span of each rule's evaluation until its samples are written, because the write is a child
     /// of the span.
@@ -317,7 +318,7 @@ impl Running {
         }
     }
 
-    /// Evaluates a rule, once the query queue has room.
+    /// Evaluates a rule at `instant`, once the query queue has room.
     fn query(
         &self,
         rule: usize,
@@ -360,7 +361,7 @@ impl Running {
         }
     }
 
-    /// Starts a back-fill of the instants whose samples the store could not accept.
+    /// Starts a backfill of the instants whose samples the store could not accept.
     fn make_up(&self, owed: Owed) {
         info!(
             group = self.group.name,
@@ -382,7 +383,7 @@ impl Running {
     }
 }
 
-/// Returns the event of a failed rule query.
+/// Returns the event of a rule whose query failed, with the error text.
 fn failed(rule: usize, why: impl Into<String>) -> Event {
     Event::Answered {
         rule,

@@ -16,7 +16,7 @@ pub(super) type Done = (Event, Option<SpanContext>);
 #[derive(Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<Done>,
-    /// Event of each task in case that it panics.
+    /// Event that each task yields if it panics, by the id of the task.
     otherwise: HashMap<Id, Event>,
 }
 

@@ -11,13 +11,13 @@ const RETRY_ATTEMPT: &str = "retry-attempt";
 
 /// Posts requests of the queue to one receiver. See the module.
 pub struct Client {
-    /// Client that posts the requests.
+    /// HTTP client that posts the requests to the receiver.
     pub forward: Forward,
     /// Tracer that starts one trace per attempt.
     pub tracer: Arc<Tracer>,
-    /// Name of the receiver in metrics and spans.
+    /// Name of the receiver in metrics and in span attributes.
     pub name: String,
-    /// URL of the receiver.
+    /// URL of the receiver, for span attributes.
     pub url: String,
 }
 

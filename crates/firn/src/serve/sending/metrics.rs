@@ -76,9 +76,9 @@ type Reason = (&'static str, fn(&Target) -> &Tally);
 struct Sender {
     /// Time of the newest sample that waits or was sent, in milliseconds since the epoch.
     newest: i64,
-    /// Numbers of items that wait in the queue.
+    /// Numbers of samples, histograms and exemplars that wait in the queue.
     waiting: Contents,
-    /// Requests that could not be written to disk.
+    /// Number of requests that could not be written to the queue on disk.
     refused_bodies: u64,
     receiver: RemoteWrite,
     target: Arc<Target>,

@@ -8,18 +8,21 @@ use firn_wire::WireLimits;
 use firn_wire::remote_write::Contents;
 use std::sync::Arc;
 
-/// Builds the requests of one receiver from stored requests.
+/// Builds the requests of one receiver from stored requests: decodes them, relabels the series and
+/// encodes them for the receiver.
 pub struct Preparing {
-    /// Relabeling, version and batch size of the receiver.
+    /// Settings of the receiver's requests: external labels, relabeling, version, contents and
+    /// batch size.
     pub outgoing: Outgoing,
     /// Metric metadata, if the receiver is configured to get it.
     pub said: Option<Arc<Said>>,
-    /// Limits for decoding stored requests.
+    /// Limits of the sizes of stored requests, which are enforced during decoding.
     pub limits: WireLimits,
 }
 
 impl Preparing {
-    /// Returns whether requests of version 2.0 contain metadata.
+    /// Returns whether series in requests of version 2.0 contain metadata: the receiver gets it and
+    /// some is available.
     fn tells(&self) -> bool {
         self.said
             .as_ref()

@@ -6,7 +6,7 @@ use firn_ingest::sending::Kept;
 use firn_mirror::tee::{PASSED_HEADERS, Write};
 use firn_wire::remote_write::Version;
 
-/// Content type of remote-write 2.0 requests.
+/// Value of the header `Content-Type` of remote-write 2.0 requests.
 const CONTENT_TYPE_V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
 /// Creates a request of the given version, with the required headers.

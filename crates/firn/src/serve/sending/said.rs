@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-/// Collects the current metadata of all metrics.
+/// Function that collects the current metadata of all metrics from targets and pushes.
 type Learn = Box<dyn Fn() -> Known + Send + Sync>;
 
 /// Delay of the first metadata request after the start, long enough for the first scrapes.
@@ -34,22 +34,23 @@ const FRESH: Duration = Duration::from_secs(10);
 pub struct Said {
     learn: OnceLock<Learn>,
     known: Mutex<Arc<Known>>,
-    /// Monotonic time of the last refresh.
+    /// Time of the last refresh by the monotonic clock, or `None` before the first one.
     learned: Mutex<Option<Duration>>,
-    /// Counters by receiver key.
+    /// Counters of sent metadata by the key of the receiver; entries are never removed.
     tallies: Mutex<BTreeMap<String, Arc<Tally>>>,
 }
 
-/// Counters of metadata sent to one receiver.
+/// Counters of the metadata sent to one receiver, in numbers of metrics. Shown as Prometheus's
+/// metadata metrics.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Metrics whose metadata was accepted by the receiver.
+    /// Metrics whose metadata the receiver has accepted.
     pub sent: Counter,
-    /// Metrics whose metadata was rejected or not delivered.
+    /// Metrics whose metadata the receiver rejected, or that was not delivered within an interval.
     pub failed: Counter,
     /// Metrics whose metadata was sent again, counted once per attempt.
     pub retried: Counter,
-    /// Bytes of requests accepted by the receiver.
+    /// Bytes of the compressed requests that the receiver has accepted.
     pub bytes: Counter,
 }
 
@@ -87,19 +88,20 @@ impl Said {
     }
 }
 
-/// Task that sends metadata to one receiver.
+/// Task that refreshes the metadata table and sends it to one receiver. Started for each receiver
+/// that is configured to get metadata.
 pub struct Telling {
-    /// The shared metadata table.
+    /// The metadata table, shared with the tasks of other receivers.
     pub said: Arc<Said>,
-    /// Counters of this receiver.
+    /// Counters that this task updates.
     pub tally: Arc<Tally>,
-    /// Interval, and maximum number of metrics per request.
+    /// Interval of the task, and maximum number of metrics per request.
     pub metadata: MetadataSettings,
-    /// Connection and retry settings of the receiver.
+    /// Connection, timeout and retry settings of the receiver.
     pub settings: TargetSettings,
-    /// Remote-write version that the receiver accepts.
+    /// Remote-write version that the receiver expects, which determines how metadata is sent.
     pub version: Version,
-    /// Source of the monotonic clock.
+    /// Environment with the clock that determines the age of the table.
     pub env: Env,
 }
 

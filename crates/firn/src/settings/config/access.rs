@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
-/// Keys of the section.
+/// Keys of the section, with their texts for `docs/settings.md`.
 pub const KEYS: &[Key] = &[
     Key::new("tokens", Shape::List(&Shape::Section(&[TOKEN, GRANT]))).explained(
         "[]",
@@ -44,7 +44,7 @@ const GRANT: &[Key] = &[
     Key::new("match", Shape::Text),
 ];
 
-/// Source of a token's value.
+/// Source of a token's value. Its debug output never contains the token.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TokenSource {
     /// SHA-256 digest of the token, for a token in the config.
@@ -62,19 +62,19 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A bearer token and its permissions.
+/// A bearer token of the config with its permissions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// Source of the token's value.
+    /// Source of the token's value: the config or a file.
     pub source: TokenSource,
-    /// Permissions of requests with this token.
+    /// Permissions of the requests that present this token.
     pub grant: Arc<Grant>,
 }
 
-/// Settings of the section `firn.access`.
+/// Settings of the section `firn.access`; empty if the section is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessSettings {
-    /// `tokens`: bearer tokens, with unique names.
+    /// `tokens`: bearer tokens, whose names are unique.
     pub tokens: Vec<Token>,
     /// `users`: permissions of users in the web config, by user name.
     pub users: Vec<(String, Arc<Grant>)>,
@@ -172,7 +172,7 @@ fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlE
     })
 }
 
-/// Parses the matchers of the selector `match`.
+/// Parses the matchers of the selector `match`, which restricts visible series.
 fn matchers(node: &Node) -> Result<Vec<Matcher>, YamlError> {
     let Some(node) = node.get("match") else {
         return Ok(Vec::new());

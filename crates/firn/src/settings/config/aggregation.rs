@@ -16,7 +16,7 @@ use firn_promql::ast::{
 use firn_promql::parser;
 use std::time::Duration;
 
-/// Default of the lookback, in milliseconds.
+/// Lookback in milliseconds that a server uses unless a flag sets another.
 const LOOKBACK_MS: i64 = 5 * 60 * 1000;
 
 /// Minimum interval of a group, because the end of each interval iterates over all its sources.
@@ -25,22 +25,22 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Operator that PromQL does not have: the newest value of all sources.
 const LAST: &str = "last";
 
-/// Default interval and delay of groups.
+/// Interval and delay of groups that set none, from the global section.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// `global.evaluation_interval`: default interval between two results.
+    /// `global.evaluation_interval`: default interval between two results of a rule.
     pub interval: Duration,
     /// `global.scrape_interval`: default delay of results after the end of an interval.
     pub delay: Duration,
 }
 
-/// Reason why a rule is rejected, and a replacement.
+/// Reason why a rule cannot be streamed, and a recording rule to use instead.
 struct Unstreamable {
     reason: String,
     instead: Option<String>,
 }
 
-/// Reads the section `aggregation` of `firn`.
+/// Reads the section `aggregation` of the section `firn`. Names of groups must be unique.
 pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, YamlError> {
     let list = firn.get("aggregation").and_then(|node| node.get("groups"));
     let list = list.map_or(&[][..], Node::items);
@@ -154,7 +154,7 @@ fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
     })
 }
 
-/// Returns the labels of a rule, sorted by name.
+/// Returns the labels that a rule adds, sorted by name. Fails for invalid names.
 fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
     let mut labels = Vec::new();
     for entry in read::entries(node.get("labels")) {
@@ -247,7 +247,8 @@ fn number(expr: &Expr) -> Option<f64> {
     }
 }
 
-/// Returns the selector of the aggregated expression.
+/// Returns the selector of the aggregated expression. Fails unless the argument is a plain
+/// selector, possibly in parentheses.
 fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Unstreamable> {
     match &expr.kind {
         ExprKind::Paren(inner) => selector(inner, of),

@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Prometheus's default for `timeout`.
+/// Prometheus's default for `timeout` of an Alertmanager section.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the section `alerting`.
+/// Settings of the section `alerting`; empty if the section is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertingSettings {
-    /// `alert_relabel_configs`: relabeling of alerts for all Alertmanagers.
+    /// `alert_relabel_configs`: relabeling of alerts before they are sent to any Alertmanager.
     pub relabel: Arc<Vec<Rule>>,
     /// `alertmanagers`: sections of discovered Alertmanagers, in the order of the config.
     pub alertmanagers: Vec<Arc<AlertmanagerSettings>>,
@@ -70,7 +70,7 @@ fn alertmanager(
     Ok(settings)
 }
 
-/// Validates `api_version`: Alertmanagers support only v2.
+/// Validates `api_version` of an Alertmanager section. Only v2 is supported.
 fn check_version(node: &Node) -> Result<(), YamlError> {
     match read::text(node, "api_version") {
         None | Some("v2") => Ok(()),

@@ -28,7 +28,7 @@ pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
         .map(move |key| (name(key), !key.is_ignored))
 }
 
-/// Shape of a list of target groups.
+/// Shape of a list of static target groups.
 pub const GROUPS: Shape = List(&Section(&[STATIC]));
 
 /// Keys of all discoveries in a scrape job or an Alertmanager section.

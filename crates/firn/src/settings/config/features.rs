@@ -6,28 +6,29 @@ use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
 use std::time::Duration;
 
-/// Effects of features on all jobs and expressions.
+/// Effects of features and flags on the jobs and expressions of a config.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFeatures {
-    /// `extra-scrape-metrics`: the default of `extra_scrape_metrics`.
+    /// `extra-scrape-metrics`: default of the key `extra_scrape_metrics` of jobs.
     pub extra_metrics: bool,
-    /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`: handling of start
-    /// timestamps.
+    /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`: how start timestamps of
+    /// samples are used.
     pub start_times: StartTimes,
-    /// `type-and-unit-labels`: whether samples get the labels `__type__` and `__unit__`.
+    /// `type-and-unit-labels`: whether scraped samples get the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
-    /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`: handling of delta temporality.
+    /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`: how OTLP metrics with delta
+    /// temporality are stored.
     pub deltas: DeltaMode,
     /// `--agent`: the config must not contain rules, alerting or remote reads.
     pub is_agent: bool,
-    /// Optional features of PromQL.
+    /// Optional features of PromQL, for the expressions of rules.
     pub language: Features,
     /// Retention by time and by bytes from flags, for configs that set none.
     pub retention: (Option<Duration>, Option<u64>),
 }
 
 impl JobFeatures {
-    /// Returns the features of a command line.
+    /// Returns the features and flags of a command line that affect configs.
     pub fn of(settings: &Settings) -> Self {
         Self {
             is_agent: settings.is_agent,

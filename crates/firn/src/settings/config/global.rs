@@ -10,13 +10,13 @@ use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Prometheus's default for `scrape_interval` and `evaluation_interval`.
+/// Prometheus's default for `scrape_interval` and `evaluation_interval` of the global section.
 pub const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Prometheus's default for `scrape_timeout`, unless the interval is shorter.
+/// Prometheus's default for `scrape_timeout`, which is never longer than the interval.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings that jobs inherit.
+/// Settings of the global section that jobs inherit unless they set them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     pub interval: Duration,
@@ -32,12 +32,12 @@ pub struct Global {
     /// `metric_name_escaping_scheme`. If it is invalid, every job that inherits it returns the
     /// error.
     pub escaping: Result<Escaping, String>,
-    /// Limits without those that only a job can set.
+    /// Limits of scrapes, without those that only a job can set.
     pub limits: ScrapeLimits,
     pub keep_dropped_targets: u64,
     pub query_log_file: Option<PathBuf>,
     pub failure_log_file: Option<PathBuf>,
-    /// `external_labels`, after substitution of environment variables.
+    /// `external_labels`, with the values of environment variables substituted.
     pub external_labels: Labels,
 }
 
@@ -65,7 +65,7 @@ impl Default for Global {
 }
 
 impl Global {
-    /// Returns the defaults for a config without the section.
+    /// Returns the defaults for a config without the section, which depend on features.
     fn of_features(features: JobFeatures) -> Self {
         let asks_for_starts = features.start_times.are_read();
         Self {
@@ -79,7 +79,7 @@ impl Global {
         }
     }
 
-    /// Reads the section, if it is set.
+    /// Reads the section, or returns the defaults if it is not set.
     pub fn read(root: &Node, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
         let defaults = Self::of_features(features);
         let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
@@ -114,7 +114,7 @@ impl Global {
     }
 }
 
-/// Returns `metric_name_validation_scheme`, if it is set.
+/// Returns the name scheme of `metric_name_validation_scheme`, if it is set.
 pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
     match read::text(node, "metric_name_validation_scheme") {
         None | Some("") => Ok(None),
@@ -146,7 +146,7 @@ pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> 
     })
 }
 
-/// Returns the default escaping of a name scheme.
+/// Returns the escaping that a name scheme uses by default.
 pub fn escaping_of(names: NameScheme) -> Escaping {
     match names {
         NameScheme::Legacy => Escaping::Underscores,

@@ -18,9 +18,9 @@ enum Part {
 /// Parts of a URL that the checks of a config need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoUrl<'t> {
-    /// Scheme as written, or empty.
+    /// Scheme as written, or an empty text if there is none.
     pub scheme: &'t str,
-    /// Host and port without a user, or empty.
+    /// Host and port without a user, or an empty text.
     pub host: &'t str,
 }
 
@@ -76,7 +76,7 @@ fn split_scheme(url: &str) -> Result<(&str, &str), String> {
     Ok(("", url))
 }
 
-/// Returns host and port of `user@host:port` after validation.
+/// Validates `user@host:port` and returns host and port without the user.
 fn host_of(authority: &str) -> Result<&str, String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -106,7 +106,7 @@ fn check_host(host: &str) -> Result<(), String> {
     check_escapes(host, Part::Host)
 }
 
-/// Validates a host of the form `[address]:port`.
+/// Validates a host that is an IPv6 address, `[address]:port`.
 fn check_literal(host: &str) -> Result<(), String> {
     let Some(end) = host.rfind(']') else {
         return Err("missing ']' in host".into());

@@ -201,7 +201,7 @@ fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
     })
 }
 
-/// Converts a YAML tree into JSON.
+/// Converts a YAML tree into a JSON value, for the claims of an assertion.
 fn json_of(node: &Node) -> Value {
     match &node.value {
         yaml::Value::List(items) => items.iter().map(json_of).collect(),

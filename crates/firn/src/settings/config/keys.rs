@@ -13,10 +13,10 @@ const fn key(name: &'static str, shape: Shape) -> Key {
     Key::new(name, shape)
 }
 
-/// Shape of a list of texts.
+/// Shape of a list of texts, used by several sections.
 pub const TEXTS: Shape = List(&Text);
 
-/// Shape of the whole config file.
+/// Shape of the whole config file, including the section `firn`.
 pub const CONFIG: Shape = Section(&[TOP]);
 
 const TOP: &[Key] = &[
@@ -51,7 +51,7 @@ const JOBS: Key = key(
     ])),
 );
 
-/// Shape of a file of `scrape_config_files`.
+/// Shape of a scrape config file, which contains only jobs.
 pub const JOB_FILE: Shape = Section(&[&[JOBS]]);
 
 /// Firn's own keys, with the defaults and texts for `docs/settings.md`.
@@ -455,7 +455,7 @@ const OAUTH2: &[Key] = &[
     key("tls_config", TLS),
 ];
 
-/// Shape of the TLS settings of a client.
+/// Shape of the TLS settings of a client, `tls_config`.
 pub const TLS: Shape = Section(&[&[
     key("ca", Text),
     key("cert", Text),

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout`.
+/// Prometheus's default for `remote_timeout` of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Prometheus's defaults for `min_backoff` and `max_backoff`.
+/// Prometheus's defaults for `min_backoff` and `max_backoff` of `queue_config`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
@@ -50,30 +50,30 @@ const TARGET: &[Key] = &[
     ),
 ];
 
-/// Settings of one target.
+/// Settings of one target of the mirror, with all defaults applied.
 #[derive(Clone, Debug)]
 pub struct MirrorTarget {
-    /// URL that request bodies are posted to.
+    /// URL that request bodies are posted to, as configured.
     pub url: String,
     /// Key of the target's cursor in the queue: its name, else its URL.
     pub key: String,
-    /// Name of the target in metrics and logs.
+    /// Name of the target in metrics and logs: its name, or host and port.
     pub label: String,
-    /// Maximum bytes of requests that wait for the target.
+    /// Maximum bytes of requests that wait for the target on disk.
     pub queue_bytes_max: u64,
-    /// Maximum time that a request waits for the target.
+    /// Maximum time that a request waits for the target, or `None` without a limit.
     pub queue_age_max: Option<Duration>,
-    /// First and maximum pause after a failed attempt.
+    /// First and maximum pause after a failed attempt to deliver a request.
     pub backoff: (Duration, Duration),
-    /// Maximum duration of an attempt.
+    /// Maximum duration of an attempt to deliver a request.
     pub timeout: Duration,
-    /// Selection of the requests that the target gets.
+    /// Selection of the series that the target gets, by matchers and ratio.
     pub filter: Filter,
-    /// Settings of the HTTP client.
+    /// Settings of the HTTP client: authentication, TLS and proxy.
     pub http: HttpSettings,
 }
 
-/// Reads a config file with targets.
+/// Reads and validates a config file with targets. At least one is required.
 pub fn load(path: &Path) -> Result<Vec<MirrorTarget>, ConfigError> {
     let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
@@ -187,7 +187,7 @@ fn matchers(node: &Node) -> Result<Vec<Vec<Matcher>>, YamlError> {
     list.iter().map(set).collect()
 }
 
-/// Reads the client settings, with `headers` like Prometheus's `remote_write`.
+/// Reads the client settings, with `headers` in the form of Prometheus's `remote_write`.
 fn http_settings(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
     let mut settings = http(node, dir)?;
     for entry in read::entries(node.get("headers")) {

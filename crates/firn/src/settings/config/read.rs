@@ -8,12 +8,12 @@ use firn_model::yaml::{Entry, Node, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Returns the text of `key`.
+/// Returns the text of `key`, or `None` if the key is missing or null.
 pub fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
     node.get(key)?.text()
 }
 
-/// Returns the text of `key`, or an empty string.
+/// Returns the text of `key`, or an empty string if the key is missing or null.
 pub fn string(node: &Node, key: &str) -> String {
     text(node, key).unwrap_or_default().to_owned()
 }
@@ -30,7 +30,7 @@ pub fn string_or_empty(node: &Node, key: &str) -> Option<String> {
     Some(value.text().unwrap_or_default().to_owned())
 }
 
-/// Returns the texts of the list `key`.
+/// Returns the texts of the list `key`. Null items become empty texts.
 pub fn texts(node: &Node, key: &str) -> Option<Vec<String>> {
     let list = node.get(key).filter(|list| !list.is_null())?;
     let text = |item: &Node| item.text().unwrap_or_default().to_owned();
@@ -41,7 +41,7 @@ fn scalar(node: &Node, key: &str) -> Option<Scalar> {
     scalar_of(node.get(key)?)
 }
 
-/// Returns the boolean of `key`.
+/// Returns the boolean of `key`, or `None` if the key is missing or null.
 pub fn flag(node: &Node, key: &str) -> Option<bool> {
     match scalar(node, key)? {
         Scalar::Bool(value) => Some(value),
@@ -94,7 +94,7 @@ pub fn integer_or(node: &Node, key: &str, default: i64) -> i64 {
     }
 }
 
-/// Returns the number of `key`.
+/// Returns the number of `key`, or `None` if the key is missing or null.
 pub fn number(node: &Node, key: &str) -> Option<f64> {
     scalar(node, key)?.number()
 }

@@ -9,14 +9,14 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Upstream's defaults of `queue_config`.
+/// Upstream's defaults of `queue_config`, for the checks of partly set sections.
 const MAX_SHARDS: i64 = 50;
 const MAX_SAMPLES_PER_SEND: i64 = 2000;
 const CAPACITY: i64 = 10_000;
 const MIN_BACKOFF: Duration = Duration::from_millis(30);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Allowed values of `protobuf_message`.
+/// Allowed values of `protobuf_message`, one per version of the protocol.
 const MESSAGES: [&str; 2] = ["prometheus.WriteRequest", "io.prometheus.write.v2.Request"];
 
 /// Authentication methods, of which a receiver may have at most one.
@@ -29,7 +29,7 @@ const WAYS: [&str; 6] = [
     "google_iam",
 ];
 
-/// Validates a receiver of `remote_write`.
+/// Validates a receiver of `remote_write`: URL, headers, message, authentication and queue.
 pub fn check_write(node: &Node) -> Result<(), YamlError> {
     require_url(node, "remote_write")?;
     check_headers(node, AUTHORIZATION)?;
@@ -63,7 +63,7 @@ pub fn check_write(node: &Node) -> Result<(), YamlError> {
     }
 }
 
-/// Validates a server of `remote_read`.
+/// Validates a server of `remote_read`: its URL and its headers.
 pub fn check_read(node: &Node) -> Result<(), YamlError> {
     require_url(node, "remote_read")?;
     check_headers(node, AUTHORIZATION)
@@ -91,7 +91,7 @@ pub fn client(
     Ok(settings)
 }
 
-/// Rejects duplicate names. Several remotes may have no name.
+/// Rejects duplicate names in a list of remotes. Several remotes may have no name.
 pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
     for (i, node) in list.iter().enumerate() {
         let name = read::string(node, "name");

@@ -9,18 +9,18 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout`.
+/// Prometheus's default for `remote_timeout` of a server.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Prometheus's default for `chunked_read_limit`.
+/// Prometheus's default for `chunked_read_limit`, in bytes per frame.
 const FRAME_BYTES_MAX: u64 = 50_000_000;
 
-/// Settings of one remote server.
+/// Settings of one remote server, with all defaults applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteRead {
     /// `url`, `name`, `chunked_read_limit` and the settings of the HTTP client.
     pub reader: ReaderSettings,
-    /// `remote_timeout`: maximum duration of one request.
+    /// `remote_timeout`: maximum duration of one request until its complete response.
     pub timeout: Duration,
     /// `read_recent`: whether the server is also queried for time ranges that the store has
     /// completely.

@@ -18,64 +18,65 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Prometheus's default for `remote_timeout`.
+/// Prometheus's default for `remote_timeout` of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Prometheus's defaults for `min_backoff` and `max_backoff`.
+/// Prometheus's defaults for `min_backoff` and `max_backoff` of `queue_config`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Prometheus's defaults for the other keys of `queue_config`.
+/// Prometheus's defaults for the other keys of `queue_config` that Firn uses.
 const MAX_SHARDS: u64 = 50;
 const MIN_SHARDS: u64 = 1;
 const MAX_SAMPLES_PER_SEND: u64 = 2000;
 const BATCH_SEND_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Prometheus's default for `send_interval` of `metadata_config`.
+/// Prometheus's default for `send_interval` of `metadata_config`, for receivers of version 1.0.
 const METADATA_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Value of `protobuf_message` for remote write 2.0.
+/// Value of `protobuf_message` that selects remote write 2.0.
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
-/// Settings of one receiver.
+/// Settings of one receiver, with all defaults applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteWrite {
-    /// `url`: address that requests are posted to.
+    /// `url`: address that requests are posted to, without a user.
     pub url: String,
     /// Key of the receiver's cursor in the queue: its name, else its URL.
     pub key: String,
-    /// Name of the receiver in metrics and logs.
+    /// Name of the receiver in metrics and logs: its name, or host and port.
     pub label: String,
-    /// `remote_timeout`: maximum duration of one request.
+    /// `remote_timeout`: maximum duration of one request until its response.
     pub timeout: Duration,
-    /// `write_relabel_configs`: relabeling of forwarded series.
+    /// `write_relabel_configs`: relabeling of series before they are sent.
     pub relabel: Arc<[Rule]>,
-    /// `protobuf_message`: version of the remote-write protocol.
+    /// `protobuf_message`: version of the remote-write protocol that the receiver gets.
     pub version: Version,
-    /// `send_native_histograms`: whether native histograms are sent.
+    /// `send_native_histograms`: whether native histograms are sent. Always true for version 2.0.
     pub sends_histograms: bool,
-    /// `send_exemplars`: whether exemplars are sent.
+    /// `send_exemplars`: whether exemplars are sent, or dropped.
     pub sends_exemplars: bool,
-    /// `max_samples_per_send` of `queue_config`: maximum number of samples per request.
+    /// `max_samples_per_send` of `queue_config`: maximum number of samples in a request.
     pub request_samples: usize,
-    /// `min_shards` and `max_shards` of `queue_config`: bounds of concurrent requests.
+    /// `min_shards` and `max_shards` of `queue_config`: minimum and maximum number of concurrent
+    /// requests.
     pub shards: (usize, usize),
     /// `batch_send_deadline` of `queue_config`: maximum time that a sample waits for a full
     /// request.
     pub fill: Duration,
-    /// `metadata_config`, or `None` if metadata is not sent.
+    /// `metadata_config`: settings of sent metadata, or `None` if it is not sent.
     pub metadata: Option<MetadataSettings>,
     /// `min_backoff` and `max_backoff` of `queue_config`: bounds of the pause between attempts.
     pub backoff: (Duration, Duration),
     /// `sample_age_limit` of `queue_config`: maximum age of samples that are sent.
     pub age_max: Option<Duration>,
-    /// Settings of the HTTP client.
+    /// Settings of the HTTP client: authentication, TLS and proxy.
     pub http: HttpSettings,
-    /// `sigv4`: signing for AWS.
+    /// `sigv4`: settings for signing requests with AWS Signature Version 4.
     pub sigv4: Option<SigV4Settings>,
-    /// `azuread`: authentication with Azure AD.
+    /// `azuread`: settings for authentication with Azure AD.
     pub azuread: Option<AzureAdSettings>,
-    /// `google_iam`: authentication with Google IAM.
+    /// `google_iam`: settings for authentication with Google IAM.
     pub google_iam: Option<GoogleIamSettings>,
 }
 
@@ -92,12 +93,12 @@ impl RemoteWrite {
     }
 }
 
-/// Interval and request size of metadata.
+/// Settings of the metadata sent to a receiver: interval and size of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataSettings {
-    /// `send_interval`: time between two requests with all metadata.
+    /// `send_interval`: time between two transfers of all metadata.
     pub interval: Duration,
-    /// `max_samples_per_send`: maximum number of metrics per request.
+    /// `max_samples_per_send`: maximum number of metrics in a metadata request.
     pub request_metrics: usize,
 }
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 /// that the store accepts.
 const CATCH_UP: Duration = Duration::from_secs(3600);
 
-/// Settings for evaluating missed instants.
+/// Settings for evaluating instants that were missed during an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleTimes {
-    /// `firn.rules.catch_up`: maximum age of missed instants that are evaluated.
+    /// `firn.rules.catch_up`: maximum age of missed instants that are still evaluated.
     pub catch_up: Duration,
     /// `firn.rules.catch_up_delay`: time after the start before missed instants are evaluated.
     pub catch_up_delay: Duration,
@@ -85,10 +85,10 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
 /// Error in an entry of `rule_files`, in the words of upstream's checker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFileError {
-    /// A path without a `*` names a missing file.
+    /// A path without a `*` names a file that does not exist. Contains the path.
     #[error("{0:?} does not point to an existing file")]
     Missing(String),
-    /// The pattern is invalid.
+    /// The pattern is invalid and can never match.
     #[error("syntax error in pattern")]
     Pattern,
 }

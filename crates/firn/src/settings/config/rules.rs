@@ -5,7 +5,7 @@ use firn_ingest::relabel::{Action, Rule, RuleSettings};
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
 
-/// Reads and compiles the rules in the list `key`.
+/// Reads, validates and compiles the relabeling rules in the list `key`.
 pub fn rules(job: &Node, key: &str, names: NameScheme) -> Result<Vec<Rule>, YamlError> {
     let list = job.get(key).map_or(&[][..], Node::items);
     list.iter().map(|node| rule(node, names)).collect()

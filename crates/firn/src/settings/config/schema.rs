@@ -11,7 +11,7 @@ use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value, YamlError};
 
-/// Replacement of a secret, as in Prometheus.
+/// Text that replaces a secret in printed configs, as in Prometheus.
 pub const SECRET: &str = "<secret>";
 
 /// Replacement of a password in a URL, as in Prometheus: URLs cannot contain angle brackets.
@@ -20,52 +20,52 @@ const PASSWORD: &str = "xxxxx";
 /// Allowed type of a value. `null` is valid for every shape and means zero, empty, or the default.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// Any scalar.
+    /// Any scalar, taken as text.
     Text,
-    /// A scalar that is never printed.
+    /// A scalar that is redacted in printed configs.
     Secret,
-    /// A URL, whose password is never printed.
+    /// A URL, whose password is redacted in printed configs.
     Url,
-    /// `true`, `false` and their other names in YAML 1.1.
+    /// A boolean: `true`, `false` and their other names in YAML 1.1.
     Bool,
-    /// An integer.
+    /// An integer, which may be negative.
     Integer,
-    /// An integer that is not negative.
+    /// An integer that must not be negative.
     Count,
-    /// A number, with or without a fraction.
+    /// A number, which may have a fraction.
     Number,
-    /// A duration such as `1m30s`.
+    /// A duration in Prometheus's format, such as `1m30s`.
     Duration,
     /// A size such as `512MB`. A negative one counts as unset.
     Size,
-    /// A label name: any text that is not empty.
+    /// A label name, which must not be empty.
     LabelName,
     /// A TLS version. Versions that Firn does not support have no effect.
     TlsVersion,
-    /// One of these texts.
+    /// One of the listed texts, exactly as written.
     Choice(&'static [&'static str]),
-    /// A list of values of one shape.
+    /// A list whose items all have this shape.
     List(&'static Shape),
-    /// A mapping with arbitrary keys.
+    /// A mapping with arbitrary keys, whose values all have this shape.
     Map(&'static Shape),
-    /// A mapping from label names to texts.
+    /// A mapping from label names to texts, for external and static labels.
     Labels,
     /// A mapping with known keys, in groups that several sections share.
     Section(&'static [&'static [Key]]),
-    /// Any value, for the settings of extensions.
+    /// Any value, unchecked: the settings of extensions.
     Any,
 }
 
-/// A known key of a section.
+/// A key that a section may contain, with its shape and its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Name of the key.
+    /// Name of the key in YAML.
     pub name: &'static str,
-    /// Shape of its value.
+    /// Shape that its value must have.
     pub shape: Shape,
-    /// True if the section is invalid without the key.
+    /// True if a section without the key is invalid.
     pub is_required: bool,
-    /// True if the key has no effect in Firn.
+    /// True if the key is accepted but has no effect in Firn.
     pub is_ignored: bool,
     /// Default for the documentation; set only for Firn's own keys.
     pub default: &'static str,
@@ -74,7 +74,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Creates an optional key without documentation.
+    /// Creates an optional key that has an effect and no documentation.
     pub const fn new(name: &'static str, shape: Shape) -> Key {
         Key {
             name,
@@ -86,7 +86,7 @@ impl Key {
         }
     }
 
-    /// Marks the key as required.
+    /// Returns the key marked as required.
     pub const fn required(self) -> Key {
         Key {
             is_required: true,
@@ -94,7 +94,7 @@ impl Key {
         }
     }
 
-    /// Marks the key as without effect in Firn.
+    /// Returns the key marked as having no effect in Firn.
     pub const fn ignored(self) -> Key {
         Key {
             is_ignored: true,
@@ -102,7 +102,7 @@ impl Key {
         }
     }
 
-    /// Adds the default and the description for the documentation.
+    /// Returns the key with its default and its description for the documentation.
     pub const fn explained(self, default: &'static str, help: &'static str) -> Key {
         Key {
             default,
@@ -112,7 +112,7 @@ impl Key {
     }
 }
 
-/// Findings of the validation that are not errors.
+/// Findings of the validation that are not errors, collected during the walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Paths of the keys that are set but have no effect, in the order of the file, each once.
@@ -339,7 +339,7 @@ impl Findings {
     }
 }
 
-/// Replaces the password in `//user:password@host`.
+/// Replaces the password of a URL, which is in `//user:password@host`.
 fn without_password(url: &str) -> String {
     let authority = url.find("//").map_or(0, |at| at + 2);
     let end = url[authority..]

@@ -8,7 +8,7 @@ use firn_http_client::Secret;
 use firn_model::yaml::{Node, YamlError};
 use std::path::PathBuf;
 
-/// Validates the section `sigv4`.
+/// Validates the section `sigv4`: keys must be set in pairs, and an external id needs a role.
 pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
     let message = if is_set(node, "access_key") != is_set(node, "secret_key") {
         "must provide a AWS SigV4 Access key and Secret Key if credentials are specified in the \
@@ -42,7 +42,8 @@ const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
     ),
 ];
 
-/// Validates the section `azuread`.
+/// Validates the section `azuread`: a known cloud, and exactly one authentication method with its
+/// required fields.
 pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     let cloud = read::string(node, "cloud");
     if !matches!(
@@ -161,7 +162,7 @@ fn check_azure_way(node: &Node, way: &str, name: &str, required: &[&str]) -> Res
     Ok(())
 }
 
-/// Returns whether `text` is a UUID with four dashes.
+/// Returns whether `text` is a UUID in the common form with four dashes.
 pub fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| match at {

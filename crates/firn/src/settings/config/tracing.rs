@@ -8,13 +8,13 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Default for `timeout`, as in OpenTelemetry's exporters.
+/// Default for `timeout` of an export, as in OpenTelemetry's exporters.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the export of spans.
+/// Settings of the export of spans; absent if tracing is not configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracing {
-    /// Collector that receives the spans.
+    /// Collector that receives the spans: endpoint, protocol and TLS.
     pub collector: SpanCollector,
     /// `sampling_fraction`: share of traces that are exported, from 0 to 1.
     pub fraction: f64,

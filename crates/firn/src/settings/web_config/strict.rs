@@ -5,7 +5,7 @@ use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value};
 use std::time::Duration;
 
-/// Reader that collects the errors found so far.
+/// Reader of values that collects the errors found so far. Used for one web config.
 #[derive(Default)]
 pub(super) struct Strict {
     errors: Vec<String>,
@@ -130,7 +130,7 @@ impl Strict {
         value
     }
 
-    /// Records an error for a value of another type.
+    /// Records an error for a value whose type differs from `type_name`.
     fn mismatch(&mut self, node: &Node, type_name: &str) {
         let value = match &node.value {
             Value::List(_) => "!!seq".to_owned(),

@@ -196,7 +196,7 @@ impl Raw {
 }
 
 impl TlsSection {
-    /// Returns the files that the section names.
+    /// Returns the paths of the files that the section names.
     pub fn files(&self) -> Vec<PathBuf> {
         let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
         let files = all.into_iter().flatten().filter_map(|pem| match pem {
@@ -206,7 +206,7 @@ impl TlsSection {
         files.collect()
     }
 
-    /// Reads the files of the section.
+    /// Reads the files of the section. Fails if one is missing or unreadable.
     pub fn load(&self) -> Result<TlsInput, WebConfigError> {
         let cert = load(&self.cert, "failed to read cert_file")?;
         let key = load(&self.key, "failed to read key_file")?;
@@ -231,12 +231,12 @@ impl TlsSection {
 }
 
 impl TlsInput {
-    /// Returns whether every client must have a verified certificate.
+    /// Returns whether every client must present a certificate that the server verifies.
     pub fn asks_clients(&self) -> bool {
         self.settings.client_auth == ClientAuth::RequireAndVerifyClientCert
     }
 
-    /// Builds the TLS configuration of the server.
+    /// Builds the TLS configuration of the server. Fails for invalid certificates or keys.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, WebConfigError> {
         let config = tls::server_config(&self.settings, &self.files);
         config.map_err(|e| WebConfigError::from(e.to_string()))

@@ -5,7 +5,7 @@ use super::super::schema::{Key, Shape};
 use super::key;
 use Shape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
 
-/// Keys that all discoveries of AWS accept.
+/// Keys of the AWS API client that all discoveries of AWS accept.
 pub(super) const AWS_CLIENT: &[Key] = &[
     key("region", Text),
     key("endpoint", Text),

@@ -5,7 +5,7 @@ use super::fields::Kind::{
 };
 use super::fields::{Field, always, field, with};
 
-/// Fields of every HTTP client, inline in its section.
+/// Fields of every HTTP client, inline in its section. HTTP/2 is enabled by default.
 pub const CLIENT: &[Field] = &client("true");
 
 /// Fields of the HTTP client of `remote_write`, which does not use HTTP/2 by default.
@@ -92,7 +92,7 @@ const HEADERS: Field = field(
     ]]),
 );
 
-/// Fields of the TLS settings of a client.
+/// Fields of the TLS settings of a client, `tls_config`.
 pub const TLS: &[Field] = &[
     field("ca", Text),
     field("cert", Text),

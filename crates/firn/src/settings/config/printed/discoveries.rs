@@ -6,7 +6,7 @@ use super::fields::Kind::{
 };
 use super::fields::{Field, always, field, with};
 
-/// Key of static targets.
+/// Key of the static targets of a section.
 pub const STATIC: &str = "static_configs";
 
 /// Returns the kind of the value of a discovery's key.

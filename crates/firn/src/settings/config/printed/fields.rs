@@ -6,34 +6,34 @@ use super::clients::{CLIENT, TLS, WRITE_CLIENT};
 /// A field of a section: its key, its type, and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Key of the field.
+    /// Key of the field in YAML.
     pub name: &'static str,
-    /// Type of the value.
+    /// Type of the value, which determines how it is printed.
     pub kind: Kind,
-    /// Condition under which the field is printed.
+    /// Condition under which the field is printed at all.
     pub presence: Presence,
-    /// Default of the field, or empty.
+    /// Default of the field as YAML, or an empty text if it has none.
     pub default: &'static str,
 }
 
-/// Condition under which a field is printed.
+/// Condition under which a field is printed, following Go's `omitempty`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// If the field is set to a nonzero value.
+    /// The field is printed if it is set to a nonzero value.
     IfSet,
-    /// If the field or its default is not zero.
+    /// The field is printed if its value or its default is not zero.
     UnlessZero,
-    /// Always.
+    /// The field is always printed, even if it is zero.
     Always,
 }
 
-/// Type of a field's value.
+/// Type of a field's value, which determines its printed form.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Text,
-    /// Text printed in lower case.
+    /// Text that is printed in lower case.
     Lower,
-    /// Path relative to the folder of the config.
+    /// Path, printed relative to the folder of the config.
     Path,
     Duration,
     Size,
@@ -42,25 +42,25 @@ pub enum Kind {
     Number,
     Texts,
     Paths,
-    /// Mapping from arbitrary keys to texts.
+    /// Mapping from arbitrary keys to texts, sorted by key.
     TextMap,
-    /// Mapping from arbitrary keys to lists of texts.
+    /// Mapping from arbitrary keys to lists of texts, sorted by key.
     ListMap,
-    /// Mapping from arbitrary keys to sections.
+    /// Mapping from arbitrary keys to sections, sorted by key.
     MapOf(Groups),
     /// Section that is printed with its defaults if it is not set.
     Section(Groups),
-    /// Section that is omitted if it is not set.
+    /// Section that is omitted if it is not set, like a Go pointer.
     Pointer(Groups),
-    /// List of sections.
+    /// List of sections, each printed with its defaults.
     List(Groups),
-    /// All discoveries of a section.
+    /// All discoveries of a section, sorted by key.
     Discoveries,
-    /// Value printed as it was read.
+    /// Value that is printed as it was read, without defaults.
     Loaded,
 }
 
-/// Fields in groups, which several sections share.
+/// Fields of a section, in groups that several sections share.
 pub type Groups = &'static [&'static [Field]];
 
 use Kind::{
@@ -87,7 +87,7 @@ pub(super) const fn with(name: &'static str, kind: Kind, default: &'static str) 
     }
 }
 
-/// Returns a field that is always printed.
+/// Returns a field that is always printed, with its default if it is not set.
 pub(super) const fn always(name: &'static str, kind: Kind, default: &'static str) -> Field {
     Field {
         presence: Presence::Always,
@@ -98,7 +98,7 @@ pub(super) const fn always(name: &'static str, kind: Kind, default: &'static str
 
 const DISCOVERIES: Field = field("", Discoveries);
 
-/// Fields of the whole config, except the section `firn`.
+/// Fields of the whole config in upstream's order, except the section `firn`.
 pub const CONFIG: &[Field] = &[
     field("global", Section(&[GLOBAL])),
     field("runtime", Section(&[&[with("gogc", Whole, "75")]])),

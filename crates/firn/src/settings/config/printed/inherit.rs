@@ -11,17 +11,17 @@ use std::time::Duration;
 /// Values from outside the config file that the printed config contains.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// Folder of the config.
+    /// Folder of the config, which relative paths start at.
     pub dir: &'a Path,
-    /// Retention time from flags.
+    /// Retention time from flags, if one of them sets it.
     pub retention_time: Option<Duration>,
-    /// Retention size from flags, in bytes.
+    /// Retention size from flags in bytes, if one of them sets it.
     pub retention_size: Option<u64>,
-    /// Default of the out-of-order window.
+    /// Out-of-order window of configs that set none.
     pub late_window: Duration,
-    /// Whether the default scrape protocols begin with protobuf.
+    /// Whether the default scrape protocols begin with protobuf, which transmits start timestamps.
     pub asks_protobuf: bool,
-    /// Default of `extra_scrape_metrics`.
+    /// Value of `extra_scrape_metrics` for configs that set none.
     pub extra_metrics: bool,
 }
 
@@ -59,7 +59,8 @@ const FLAGS: [&str; 4] = [
 const TIMEOUT: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Completes the config `root` in place.
+/// Completes the config `root` in place, so that each section contains its inherited and default
+/// values.
 pub fn complete(root: &mut Node, around: &Around<'_>) {
     if !matches!(root.value, Value::Map(_)) {
         *root = map(Vec::new());
@@ -231,7 +232,7 @@ fn set(node: &mut Node, key: &str, value: Node) {
     }
 }
 
-/// Sets a key if it is missing or null.
+/// Sets a key of a section if it is missing or null.
 fn offer(node: &mut Node, key: &str, value: Node) {
     if node.get(key).is_none_or(Node::is_null) {
         set(node, key, value);

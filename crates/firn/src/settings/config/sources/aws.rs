@@ -9,14 +9,14 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Prometheus's default for `service_name`: Amazon Managed Service for Prometheus.
+/// Prometheus's default for `service_name`: Amazon's managed service for Prometheus.
 const SERVICE: &str = "aps";
 
-/// Upstream's defaults for `port` and `refresh_interval`.
+/// Upstream's defaults for `port` and `refresh_interval` of all AWS discoveries.
 const PORT: i64 = 80;
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Upstream's defaults for `request_concurrency`.
+/// Upstream's defaults for `request_concurrency` of the discoveries that use it.
 const CONCURRENCY: usize = 10;
 const ECS_CONCURRENCY: usize = 20;
 
@@ -33,7 +33,7 @@ pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     Ok(DiscoverySettings::Ec2(Box::new(settings)))
 }
 
-/// Reads an entry of `lightsail_sd_configs`; all keys are optional.
+/// Reads an entry of `lightsail_sd_configs`, all of whose keys are optional.
 pub fn lightsail(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, 1);
     Ok(DiscoverySettings::Lightsail(Box::new(settings)))
@@ -51,25 +51,25 @@ pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError
     }))
 }
 
-/// Reads an entry of `ecs_sd_configs`; all keys are optional.
+/// Reads an entry of `ecs_sd_configs`, all of whose keys are optional.
 pub fn ecs(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, ECS_CONCURRENCY);
     Ok(DiscoverySettings::Ecs(Box::new(settings)))
 }
 
-/// Reads an entry of `elasticache_sd_configs`; all keys are optional.
+/// Reads an entry of `elasticache_sd_configs`, all of whose keys are optional.
 pub fn elasticache(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::ElastiCache(Box::new(settings)))
 }
 
-/// Reads an entry of `msk_sd_configs`; all keys are optional.
+/// Reads an entry of `msk_sd_configs`, all of whose keys are optional.
 pub fn msk(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Msk(Box::new(settings)))
 }
 
-/// Reads an entry of `rds_sd_configs`; all keys are optional.
+/// Reads an entry of `rds_sd_configs`, all of whose keys are optional.
 pub fn rds(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let settings = settings(node, http(node, dir)?, CONCURRENCY);
     Ok(DiscoverySettings::Rds(Box::new(settings)))

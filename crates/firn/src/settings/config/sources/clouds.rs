@@ -14,7 +14,7 @@ use firn_http_client::{HttpSettings, Secret};
 use firn_model::yaml::{Node, YamlError};
 use std::path::{Path, PathBuf};
 
-/// Upstream's defaults of Scaleway.
+/// Upstream's defaults for `api_url` and `zone` of Scaleway.
 const SCALEWAY: &str = "https://api.scaleway.com";
 const ZONE: &str = "fr-par-1";
 
@@ -101,7 +101,7 @@ pub fn ionos(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `linode_sd_configs`; all keys are optional.
+/// Reads an entry of `linode_sd_configs`, all of whose keys are optional.
 pub fn linode(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Linode(Box::new(LinodeSettings {
         region: read::string(node, "region"),
@@ -112,7 +112,7 @@ pub fn linode(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `vultr_sd_configs`; all keys are optional.
+/// Reads an entry of `vultr_sd_configs`, all of whose keys are optional.
 pub fn vultr(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Vultr(Box::new(VultrSettings {
         port: read::integer_or(node, "port", 80),
@@ -286,7 +286,7 @@ pub fn scaleway(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Validates settings like the client library of Scaleway.
+/// Validates keys, project and zone like the client library of Scaleway, with its errors.
 fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
     let wrong = |what: String| Err(node.error(format!("scaleway-sdk-go: {what}")));
     let uuid = "expected a UUID: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";

@@ -10,7 +10,7 @@ use firn_model::yaml::{Node, YamlError};
 use selectors::{check_fields, check_labels};
 use std::path::Path;
 
-/// Roles by their names in the config.
+/// Roles of discovered objects, by their names in the config.
 const ROLES: [(&str, KubernetesRole); 6] = [
     ("node", KubernetesRole::Node),
     ("pod", KubernetesRole::Pod),

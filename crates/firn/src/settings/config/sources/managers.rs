@@ -17,10 +17,10 @@ use std::time::Duration;
 
 type Read = Result<DiscoverySettings, YamlError>;
 
-/// Upstream's default for `fetch_timeout` of Kuma.
+/// Upstream's default for `fetch_timeout` of Kuma's long polls.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Upstream's default for `timeout` of ZooKeeper.
+/// Upstream's default for `timeout` of ZooKeeper sessions.
 const SESSION: Duration = Duration::from_secs(10);
 
 /// Reads an entry of `kuma_sd_configs`, whose server must be a URL with scheme and host.

@@ -109,7 +109,7 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `docker_sd_configs`, which needs a host.
+/// Reads an entry of `docker_sd_configs`, which needs the host of a Docker daemon.
 pub fn docker(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Docker(Box::new(DockerSettings {
         host: docker_host(node)?,
@@ -189,7 +189,7 @@ pub fn eureka(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `hetzner_sd_configs`, which needs a role.
+/// Reads an entry of `hetzner_sd_configs`, which needs a role: `robot` or `hcloud`.
 pub fn hetzner(node: &Node, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "hcloud" => HetznerRole::Hcloud,

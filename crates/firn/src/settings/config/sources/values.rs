@@ -8,7 +8,7 @@ use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 
-/// Validates a URL with the rules of `http_sd_configs`.
+/// Validates a URL like `http_sd_configs` does: an http or https URL with a host.
 pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
     if url.is_empty() {
         return Err(node.error("URL is missing"));
@@ -23,12 +23,12 @@ pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
     }
 }
 
-/// Returns the refresh interval, or the default of `seconds`.
+/// Returns the refresh interval of the section, or the default of `seconds`.
 pub fn refresh(node: &Node, seconds: u64) -> Duration {
     read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }
 
-/// Reads `filters` of Docker and AWS discoveries.
+/// Reads the list `filters` of Docker and AWS discoveries; each has a name and values.
 pub fn filters(node: &Node) -> Vec<Filter> {
     let list = node.get("filters").map_or(&[][..], Node::items).iter();
     list.map(|filter| Filter {
@@ -54,7 +54,7 @@ pub fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
     Ok(())
 }
 
-/// Requires a list that is not empty.
+/// Requires that `key` is a list with at least one item. `message` is the error otherwise.
 pub fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlError> {
     match read::texts(node, key).is_some_and(|list| !list.is_empty()) {
         true => Ok(()),

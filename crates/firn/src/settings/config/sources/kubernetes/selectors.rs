@@ -34,12 +34,12 @@ pub fn check_labels(text: &str) -> Result<(), String> {
     }
 }
 
-/// Tokenizer of a label selector into words and operators.
+/// Tokenizer that splits a label selector into words and operators.
 struct Tokens<'t> {
     rest: &'t str,
 }
 
-/// Operators and delimiters, longer ones first.
+/// Operators and delimiters of a label selector, longer ones first.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 impl<'t> Tokens<'t> {
