@@ -117,7 +117,7 @@ fn answers_about_start_timestamps_equal_those_of_the_reference() {
     let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\
                     promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
                     st-storage";
-    // Metadata series of the scrape itself are years younger than the data.
+    // Samples about the scrape itself, such as `up`, are years younger than the data.
     let retention = "--storage.tsdb.retention.time=100y";
     let server = start(dir.path(), &config, &[features, retention]);
     answers::wait_scraped(&format!("http://{}", server.address), &data).unwrap();

@@ -2,18 +2,18 @@
 //! with the record.
 //!
 //! ```text
-//! firn-answers record SET URL    stores the data of the set, asks SET.txt, writes SET.jsonl.gz
-//! firn-answers check SET URL     stores the data, asks again, prints where the answers differ
+//! firn-answers record SET URL    stores the data of the set, runs SET.txt, writes SET.jsonl.gz
+//! firn-answers check SET URL     stores the data, runs SET.txt again, prints different answers
 //! firn-answers compare SET URL OTHER SEED COUNT
-//!                                stores the data in both systems, asks both COUNT new random
-//!                                expressions of SEED, prints where the second one differs
+//!                                stores the data in both systems, runs COUNT new random expressions
+//!                                of SEED in both, prints different answers of the second one
 //! ```
 //!
 //! | set | data | for a system |
 //! |---|---|---|
 //! | `plain` | `data.txt` | without feature flags |
 //! | `full` | `data.txt` | with all of PromQL's |
-//! | `requests` | `data.txt` | with the features `promql-per-step-stats`, `search-api` and `exemplar-storage` |
+//! | `requests` | `data.txt` | with `promql-per-step-stats`, `search-api`, `exemplar-storage` |
 //! | `filled` | its own scrapes and rules | that runs `filled.yml`, without feature flags |
 //! | `starts` | `starts-data.txt` | with all of PromQL's and stored start timestamps |
 //!

@@ -1,7 +1,7 @@
 //! The crash test: after `kill -9`, every acknowledged sample is stored once and with its value.
 //!
 //! ```text
-//! round: start -> check -> writers push and record acknowledged samples -> SIGKILL at a random time
+//! round: start -> check -> writers push and record acknowledged samples -> SIGKILL at random
 //! ```
 //!
 //! Some rounds kill the server while it starts or stops cleanly, or let it stop. Samples of a

@@ -5,7 +5,8 @@ use firn_model::sample::TimestampMs;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Formats a time in UTC with milliseconds, `2006-01-02T15:04:05.5Z`, for users.
+/// Formats a time in UTC for users, with a fraction of a second if needed:
+/// `2006-01-02T15:04:05.5Z`.
 pub fn time(at: TimestampMs) -> String {
     let nanos = i128::from(at) * 1_000_000;
     let civil = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();

@@ -164,7 +164,8 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
     node.run(dir).await
 }
 
-/// Parts that end with the process, in the order of their stop.
+/// Parts that end with the process, in the order of their stop: sources of samples first, the store
+/// last.
 struct Stopping {
     scraping: Arc<Scraping>,
     rules: Arc<Rules>,
@@ -218,7 +219,8 @@ impl Stopping {
     }
 }
 
-/// Parts that follow the configuration, in addition to the store and scraping.
+/// Parts that follow the configuration, in addition to the store and scraping, borrowed by the main
+/// loop.
 struct Following<'a> {
     rules: &'a Rules,
     notifier: &'a Notifier,
@@ -250,7 +252,7 @@ fn follow_apart(
     tasks
 }
 
-/// A server with open sockets, before and while it runs.
+/// A server with open sockets and a locked data folder, before and while its store is open.
 struct Node {
     env: Env,
     memory: Budget,

@@ -14,7 +14,7 @@ use firn_wire::remote_write::Version;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Format of log lines on standard error.
+/// Format of log lines on standard error, set by `--log.format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Lines of `key=value` pairs, the default.
@@ -27,7 +27,8 @@ pub enum LogFormat {
 /// Name of the feature that enabled `--config.auto-reload` before that flag existed.
 pub const AUTO_RELOAD: &str = "auto-reload-config";
 
-/// Settings of a server, filled from its command line.
+/// Settings of a server, filled from its command line only. Values are validated, and defaults
+/// applied.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Path of the config file. `None` selects the built-in config.

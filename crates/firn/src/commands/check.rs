@@ -19,7 +19,7 @@ use clap::{ArgMatches, Command};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Returns the command line of `firn check`.
+/// Returns the command line of `firn check` with its subcommands: arguments, flags and help texts.
 pub fn command() -> Command {
     let web_config = Command::new("web-config")
         .about(
@@ -40,7 +40,7 @@ pub fn command() -> Command {
         .subcommands(server::commands())
 }
 
-/// Runs `firn check` and returns its exit code.
+/// Runs the subcommand of `firn check` in `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("config", matches)) => config::run(matches),

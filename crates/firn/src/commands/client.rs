@@ -19,10 +19,10 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of a response in bytes: more than any terminal or script can use.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
-/// Names and values of the parameters of a request, not yet encoded.
+/// Names and values of the parameters of a request, not yet percent-encoded.
 pub(super) type Params<'a> = Vec<(&'a str, String)>;
 
-/// Error of a request that got no response from the server.
+/// Error of a request that got no response from the server, or that could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
     /// The command line or the HTTP config file is invalid.
@@ -50,7 +50,8 @@ pub(super) fn http_config_of(matches: &ArgMatches) -> Option<&PathBuf> {
     matches.get_one::<PathBuf>("http.config.file")
 }
 
-/// Client for the requests of a subcommand to one server.
+/// Client for the requests of a subcommand to one server, with its own runtime. Requests block the
+/// thread.
 pub(super) struct Client {
     runtime: Runtime,
     client: HttpClient,
@@ -59,7 +60,7 @@ pub(super) struct Client {
     timeout: Duration,
 }
 
-/// Complete response of a server, with any status.
+/// Complete response of a server, with any status. The caller interprets status and body.
 pub(super) struct Answer {
     /// URL of the request, for error messages.
     pub(super) url: String,

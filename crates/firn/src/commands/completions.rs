@@ -6,7 +6,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate};
 use std::process::ExitCode;
 
-/// Returns the command line of `firn completions`.
+/// Returns the command line of `firn completions`: its argument, the name of a shell, and help
+/// texts.
 pub fn command() -> Command {
     Command::new("completions")
         .about("Print a shell script that completes commands and flags")

@@ -33,7 +33,7 @@ const METRICS: [(&str, &str); 1] = [("/metrics", "metrics.txt")];
 /// Maximum number of bytes of a decompressed profile.
 const PROFILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Returns the command line of `firn debug`.
+/// Returns the command line of `firn debug` with its subcommands: arguments, flags and help texts.
 pub fn command() -> Command {
     let server = Arg::new("server")
         .value_name("SERVER")
@@ -56,7 +56,7 @@ pub fn command() -> Command {
         .subcommands(commands)
 }
 
-/// Runs `firn debug` and returns its exit code.
+/// Runs `firn debug` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((kind, matches)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Labels of a metric by name, without the metric name.
 pub(super) type LabelMap = BTreeMap<String, String>;
 
-/// A metric family of a text: type, help and metrics of one name.
+/// A metric family of a text: type, help and all metrics of one name.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     /// Type of the metrics, or unknown if the text has no type line.
@@ -26,7 +26,7 @@ pub(super) struct Family {
     pub(super) metrics: Vec<Metric>,
 }
 
-/// A metric of a family: its labels, and one or more samples.
+/// A metric of a family: its labels, and one or more samples, which differ in suffix or bucket.
 #[derive(Debug)]
 pub(super) struct Metric {
     /// Labels of the metric, without `le` or `quantile`.
@@ -35,7 +35,7 @@ pub(super) struct Metric {
     pub(super) samples: Vec<Sample>,
 }
 
-/// A sample of a metric, one line of the text.
+/// A sample of a metric, parsed from one line of the text.
 #[derive(Debug)]
 pub(super) struct Sample {
     /// Name of the sample in the text, including a suffix.

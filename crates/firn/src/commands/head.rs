@@ -16,7 +16,7 @@ const FOREVER_MS: i64 = i64::MAX / 4;
 /// Seed of the simulated environment. Results of scripts do not depend on it.
 const SEED: u64 = 1;
 
-/// A store in a simulated environment, for one test or script.
+/// A store in a simulated environment, for one test or script. Nothing is written to a real disk.
 pub(super) struct Head {
     store: Arc<Store>,
     tenant: TenantId,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Returns the command line of `firn man`.
+/// Returns the command line of `firn man`: arguments, flags and help texts.
 pub fn command() -> Command {
     Command::new("man")
         .about("Print a man page, or write the man pages of all commands to a folder")

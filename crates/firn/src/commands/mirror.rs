@@ -12,7 +12,7 @@ use tracing::Level;
 /// Default address. The port differs from the server's 9090, so that both can run on one machine.
 const LISTEN: &str = "127.0.0.1:9095";
 
-/// Returns the command line of `firn mirror`.
+/// Returns the command line of `firn mirror`: arguments, flags and help texts.
 pub fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -76,7 +76,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs `firn mirror` and returns its exit code.
+/// Runs `firn mirror` until a signal stops it, and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match run_mirror(&line(matches)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use firn_promql::parser::parse;
 use firn_promql::printer::pretty;
 use std::process::ExitCode;
 
-/// Returns the command line of `firn promql`.
+/// Returns the command line of `firn promql` with its subcommands: arguments, flags and help texts.
 pub fn command() -> Command {
     let query = || word("query", "QUERY", "A PromQL expression");
     let name = |help: &'static str| word("name", "NAME", help);
@@ -54,7 +54,7 @@ fn word(id: &'static str, value: &'static str, help: &'static str) -> Arg {
     arg.allow_hyphen_values(true)
 }
 
-/// Runs `firn promql` and returns its exit code.
+/// Runs `firn promql` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let edited = match matches.subcommand() {
         Some(("format", matches)) => edit(matches, |_| {}),

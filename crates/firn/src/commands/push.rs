@@ -26,7 +26,7 @@ use time::OffsetDateTime;
 const MESSAGE_V1: &str = "prometheus.WriteRequest";
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
-/// Returns the command line of `firn push`.
+/// Returns the command line of `firn push` with its subcommand: arguments, flags and help texts.
 pub fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -88,7 +88,7 @@ pub fn command() -> Command {
         .subcommand(metrics)
 }
 
-/// Runs `firn push` and returns its exit code.
+/// Runs `firn push` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((_, matches)) = matches.subcommand() else {
         return ExitCode::from(NOT_UNDERSTOOD);

@@ -15,7 +15,7 @@ use firn_promql::script::{self, Failure, FileReport, ScriptReport};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Returns the command line of `firn test`.
+/// Returns the command line of `firn test` with its subcommands: arguments, flags and help texts.
 pub fn command() -> Command {
     let promql = Command::new("promql")
         .about("Run PromQL test scripts; the exit code is 1 if an evaluation fails")
@@ -29,7 +29,7 @@ pub fn command() -> Command {
         .subcommand(rules::test::command())
 }
 
-/// Runs `firn test` and returns its exit code.
+/// Runs `firn test` with the parsed arguments `matches` and returns its exit code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     if let Some(("rules", matches)) = matches.subcommand() {
         return rules::test::run(matches);

@@ -26,7 +26,7 @@ use tracing::Level;
 /// Maximum bytes of a response: more than a list of a million targets.
 const LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// Returns the command line of `firn check service-discovery`.
+/// Returns the command line of `firn check service-discovery`: arguments, flags and help texts.
 pub fn command() -> Command {
     Command::new("service-discovery")
         .about(
@@ -56,7 +56,8 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs `firn check service-discovery` and returns its exit code.
+/// Runs `firn check service-discovery` with the parsed arguments `matches` and returns its exit
+/// code.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let value = |id: &str| matches.get_one::<String>(id).cloned().unwrap_or_default();
     let file = matches.get_one::<PathBuf>("config-file");

@@ -20,7 +20,8 @@ const PER_FETCH: usize = 2;
 /// Number of descriptors that replaces an unlimited limit: more than all parts together can use.
 const UNLIMITED: u64 = 1 << 24;
 
-/// Maximum number of open files of each part of the process.
+/// Maximum number of open files of each part of the process. Created once at the start, from the
+/// raised limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Limit of open files of the whole process, of which the other fields are shares.

@@ -122,7 +122,7 @@ impl Visit for Fields {
     }
 }
 
-/// A log line that is being built, field by field.
+/// A log line that is being built, field by field, in one of both formats.
 struct Line {
     format: LogFormat,
     out: String,

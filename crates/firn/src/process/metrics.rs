@@ -8,7 +8,8 @@ use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Sink, Value};
 use std::fs;
 
-/// Collector of process metrics from `/proc` and of the memory budget.
+/// Collector of process metrics, which reads `/proc` at each collection, and of the use of the
+/// memory budget.
 #[derive(Debug)]
 pub struct Process {
     /// Budget of `firn.memory_limit`, with its limit and its current use.

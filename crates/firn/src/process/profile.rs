@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime};
 /// frequencies.
 const CPU_HZ: i32 = 99;
 
-/// Takes profiles of this process for the HTTP handlers of `/debug/pprof`.
+/// Takes profiles of this process for the HTTP handlers of `/debug/pprof`. Heap profiles fail if
+/// jemalloc was started without sampling.
 #[derive(Debug)]
 pub struct ProcessProfiler;
 

@@ -62,12 +62,14 @@ impl Aggregating {
         }
     }
 
-    /// Sets the targets whose metadata determines the type of a metric.
+    /// Sets the targets whose metadata determines the type of a metric. Pushed metadata is used for
+    /// other metrics.
     pub fn ask(&self, scraping: &Arc<Scraping>) {
         self.with(|state| state.scraping = Arc::downgrade(scraping));
     }
 
-    /// Applies the aggregation of `config`. May wait for the WAL.
+    /// Applies the aggregation of `config`, or keeps it to retry if the WAL does not accept it. May
+    /// wait for the WAL.
     pub fn follow(&self, config: &Config) {
         let mut wanted = config.aggregation.clone();
         for group in &mut wanted.groups {
@@ -77,7 +79,7 @@ impl Aggregating {
         self.apply();
     }
 
-    /// Retries to apply the wanted configuration. May wait for the WAL.
+    /// Retries to apply the wanted configuration, if it is not active yet. May wait for the WAL.
     pub fn apply(&self) {
         self.with(|state| {
             if state.applied.as_ref() == Some(&state.wanted) {

@@ -18,7 +18,8 @@ use super::running::Running;
 use super::sending::Sending;
 use super::spans::Spans;
 
-/// Parts of the running server that a [`Backend`] is built from.
+/// Parts of the running server that a [`Backend`] is built from, created after the store was
+/// opened.
 pub struct Parts {
     /// Clock, disk and randomness of the process.
     pub env: Env,

@@ -5,7 +5,7 @@ use firn_model::metrics::{Collect, Sink, Value};
 /// Name of the counter of damages that the store exports.
 const METRIC: &str = "firn_storage_damages_total";
 
-/// Metrics sink that sums one counter over all its label values.
+/// Metrics sink that sums one counter over all its label values and ignores other metrics.
 #[derive(Default)]
 struct Sum(f64);
 

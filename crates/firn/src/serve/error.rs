@@ -10,7 +10,8 @@ use firn_model::error::Error;
 use firn_storage::error::StorageError;
 use std::path::PathBuf;
 
-/// Error that prevents a server from starting or from stopping cleanly.
+/// Error that prevents a server from starting or from stopping cleanly. Printed as one line; the
+/// exit code is 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The config file is invalid or cannot be read.

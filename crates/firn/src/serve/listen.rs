@@ -15,7 +15,8 @@ use tracing::{info, warn};
 /// further client the connection times out. `net.core.somaxconn` may lower this limit.
 const BACKLOG: u32 = 1024;
 
-/// Error of binding a listening address, with advice for the user where there is any.
+/// Error of binding a listening address, which ends the start. Its text contains the address and,
+/// where there is any, advice for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("listen on {address}: {}{}", error, remedy(error))]
 pub struct ListenError {
@@ -40,7 +41,8 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Protection of the listening addresses, which determines the warnings at the start.
+/// Protection of the listening addresses by TLS and authentication, which determines the warnings
+/// at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Locked {
     /// True if connections use TLS.
@@ -103,7 +105,8 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
     }
 }
 
-/// Tasks that serve the listening sockets, one per address. They end with [`Servers::stop`].
+/// Tasks that serve the listening sockets, one per address. They run until [`Servers::stop`] is
+/// called.
 pub struct Servers {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,

@@ -96,7 +96,8 @@ struct Stamp {
 }
 
 impl Locks {
-    /// Reads all files. An error prevents the start of the server.
+    /// Reads the web config and all files with tokens and certificates. An error prevents the start
+    /// of the server.
     pub fn open(
         file: Option<&Path>,
         config_now: ConfigNow,

@@ -27,7 +27,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-/// Error in the settings that prevents the server from being built.
+/// Error in the settings that prevents the server from being built. It is printed at the start and
+/// ends the process.
 #[derive(Debug, thiserror::Error)]
 pub enum PartsError {
     /// The value of `--web.cors.origin` is not a valid regular expression.
@@ -44,7 +45,7 @@ pub enum PartsError {
     Deltas,
 }
 
-/// Inputs of [`build`], created by the start of the server.
+/// Inputs of [`build`], created by the start of the server before its sockets are open.
 pub struct Sources<'a> {
     /// The parsed command line, with the settings of the server.
     pub line: &'a CommandLine,

@@ -52,7 +52,7 @@ const TENANT_HEADER: &str = "x-scope-orgid";
 /// Warning of label requests for which a server would be read.
 const NO_LABELS: &str = "remote_read: label names and values are those of this server only";
 
-/// Returns the start of the store's data, if it is available.
+/// Function that returns the start of the local data, or `None` if the store has no block yet.
 type Since = Box<dyn Fn() -> Option<TimestampMs> + Send + Sync>;
 
 /// One remote server, with its reader and the values derived from the global configuration.

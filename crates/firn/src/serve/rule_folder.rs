@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex};
 /// people.
 const NAMESPACES_MAX: usize = 10_000;
 
-/// Edits the rule files in the folder of the active configuration.
+/// Edits the rule files in the folder of the active configuration, for the ruler API. Requests fail
+/// if the config has no such folder.
 pub struct RuleFolder {
     running: Arc<Running>,
     /// Held during an edit, so that edits are made one at a time.

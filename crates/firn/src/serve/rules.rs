@@ -97,7 +97,8 @@ pub fn external_url(flag: &str, port: u16) -> String {
     format!("http://{}:{port}", host::name())
 }
 
-/// Parts of the server that rule groups use. Passed in by the start of the server.
+/// Parts of the server that rule groups use, passed in by the start of the server before any group
+/// runs.
 pub struct Surroundings {
     /// Server that evaluates the queries of rules, through its query queue.
     pub app: App,
@@ -111,7 +112,7 @@ pub struct Surroundings {
     pub external_url: String,
 }
 
-/// State shared by all groups and backfills of a server.
+/// State shared by all groups and backfills of a server, created when the rules are opened.
 struct Shared {
     around: Surroundings,
     flags: RuleFlags,

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
-/// Holder of the active configuration. Other parts subscribe to its changes.
+/// Holder of the active configuration. It reloads the file on request, and other parts subscribe to
+/// the changes.
 pub struct Running {
     file: Option<PathBuf>,
     features: JobFeatures,
@@ -27,7 +28,8 @@ pub struct Running {
     query_log: Arc<QueryLog>,
 }
 
-/// Error of opening the query log of the config, which prevents the start of a server.
+/// Error of opening the query log of the config. It prevents the start of a server and makes a
+/// reload fail.
 #[derive(Debug, thiserror::Error)]
 #[error("global.query_log_file: open {}: {source}", path.display())]
 pub struct QueryLogError {

@@ -10,7 +10,8 @@ use firn_wire::exposition::CONTENT_TYPE;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Fetches Firn's own `/metrics` response in the process, without a socket.
+/// Fetches Firn's own `/metrics` response in the process, without a socket, for a server without
+/// config.
 struct Itself(App);
 
 impl Fetch for Itself {
@@ -25,7 +26,7 @@ impl Fetch for Itself {
     }
 }
 
-/// Starts scraping `app` as a target with the address `localhost:port`.
+/// Starts scraping `app` as the only target, with the address `localhost:port` in its labels.
 pub fn start_itself(scraping: &Scraping, app: &App, port: u16) {
     let address = format!("localhost:{port}");
     scraping.scrape_itself(&address, Arc::new(Itself(app.clone())));

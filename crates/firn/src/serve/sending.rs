@@ -80,7 +80,8 @@ pub struct Sending {
     runtime: Handle,
 }
 
-/// Requirements on sending that depend on the mode of the server.
+/// Requirements on sending that depend on the mode of the server, and a callback for changes of its
+/// state.
 pub struct Duty {
     /// True for an agent, which stores samples nowhere else and must not lose any.
     pub is_agent: bool,

@@ -3,7 +3,8 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Action requested by a signal or by a lifecycle endpoint.
+/// Action requested by a signal or by a lifecycle endpoint, which the main loop of the server
+/// performs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Stop cleanly: drain requests and close the store.
@@ -12,8 +13,8 @@ pub enum Wish {
     Reload,
 }
 
-/// Listener for SIGTERM, SIGINT and SIGHUP. While it exists, none of them ends the process by
-/// itself.
+/// Listener for SIGTERM, SIGINT and SIGHUP. While it exists, none of these signals ends the process
+/// by itself.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,

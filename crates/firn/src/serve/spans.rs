@@ -38,14 +38,16 @@ const LAST: Duration = Duration::from_secs(5);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Numbers of spans that were exported, and of those that were lost.
+/// Numbers of spans that were exported, and of those that were lost, since the start of the
+/// process.
 #[derive(Debug, Default)]
 struct Counts {
     exported: Counter,
     failed: Counter,
 }
 
-/// Exporter of spans, which follows the config. See the module.
+/// Exporter of finished spans to a collector, which follows the config. Created at the start;
+/// without a collector it discards spans.
 pub struct Spans {
     tracer: Arc<Tracer>,
     counts: Arc<Counts>,
@@ -77,7 +79,8 @@ impl Spans {
         &self.tracer
     }
 
-    /// Applies the sampling and the collector of `config`, if they changed.
+    /// Applies the sampling and the collector of `config`, if they changed. Spans that wait for the
+    /// old collector are still sent to it.
     pub fn follow(&self, config: &Config) {
         let mut following = lock(&self.following);
         if following.tracing == config.tracing {

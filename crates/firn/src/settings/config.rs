@@ -75,7 +75,8 @@ const EXEMPLARS_MAX: usize = 100_000;
 /// Default size of the remote-write queue in bytes: 100,000 series for eight hours.
 const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 
-/// Time at which an acknowledged write is durable, so that it survives a power failure.
+/// Time at which an acknowledged write is durable, so that it survives a power failure. A crash of
+/// the process alone loses none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalSync {
     /// The write is synced before it is acknowledged.
@@ -86,7 +87,7 @@ pub enum WalSync {
     None,
 }
 
-/// Maximum memory that Firn uses, absolute or relative.
+/// Maximum memory that Firn uses, as an absolute number of bytes or relative to the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryLimit {
     /// An absolute number of bytes.
@@ -179,7 +180,7 @@ pub struct Config {
     pub text: String,
 }
 
-/// Error of loading a config, with the file in which it is.
+/// Error of loading a config. Its text contains the file and, for invalid content, line and column.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file of the config cannot be read.
@@ -439,7 +440,7 @@ impl Config {
     }
 }
 
-/// A config, and the values needed to read its scrape config files.
+/// A parsed config, and the values needed to read the scrape config files that it names.
 #[derive(Default)]
 struct Parsed {
     config: Config,

@@ -16,7 +16,8 @@ use tracing::warn;
 /// Upstream's default retention time, which applies if neither flags nor config set a limit.
 pub const DEFAULT: Duration = Duration::from_millis(RETENTION_MS.unsigned_abs());
 
-/// Limits of the stored data by age and size. `None` is no limit.
+/// Limits of the stored data by age and size. `None` is no limit; without any limit, samples are
+/// kept forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Retention {
     /// Maximum age of stored samples; never zero.
@@ -28,7 +29,8 @@ pub struct Retention {
     pub percentage: Option<f64>,
 }
 
-/// Error of a retention in percent if the size of the file system is unknown.
+/// Error of a retention in percent if the size of the file system is unknown. It prevents the start
+/// of a server.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "storage.tsdb.retention.percentage: cannot determine the total size of the file system of \

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Name of the lint check that reports long scrape intervals.
 const LONG_INTERVAL: &str = "too-long-scrape-interval";
 
-/// Returns the command line of `firn check config`.
+/// Returns the command line of `firn check config`: arguments, flags and help texts.
 pub(super) fn command() -> Command {
     let lint = Arg::new("lint")
         .long("lint")
@@ -67,7 +67,7 @@ pub(super) fn lookback() -> Arg {
         )
 }
 
-/// Options of the validation of configs, from the command line.
+/// Options of the validation of configs, from the command line and the same for all files.
 struct Options {
     is_syntax_only: bool,
     is_agent: bool,
@@ -113,7 +113,7 @@ impl Options {
     }
 }
 
-/// Runs `firn check config` and returns its exit code.
+/// Runs `firn check config` on all files of the command line and returns its exit code.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
     let mut all = Outcome::default();

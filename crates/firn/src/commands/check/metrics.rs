@@ -12,7 +12,7 @@ use firn_model::names::NameScheme;
 use std::io::Read;
 use std::process::ExitCode;
 
-/// Returns the command line of `firn check metrics`.
+/// Returns the command line of `firn check metrics`: its flags and help texts.
 pub(super) fn command() -> Command {
     let lint = Arg::new("lint")
         .long("lint")
@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .arg(lint)
 }
 
-/// Runs `firn check metrics` and returns its exit code.
+/// Runs `firn check metrics` on standard input and returns its exit code.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let is_extended = matches.get_flag("extended");
     let lints = matches

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Timeout of the request to the server, as in promtool.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the command lines of both commands.
+/// Returns the command lines of `firn check healthy` and `firn check ready`.
 pub(super) fn commands() -> [Command; 2] {
     let url = Arg::new("url")
         .long("url")
@@ -27,7 +27,7 @@ pub(super) fn commands() -> [Command; 2] {
     })
 }
 
-/// Runs the command `name` and returns its exit code.
+/// Runs the command `name`, `healthy` or `ready`, and returns its exit code.
 pub(super) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     match ask(name, matches) {
         Ok(body) => {

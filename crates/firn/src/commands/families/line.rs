@@ -8,7 +8,7 @@ use firn_model::quote::{push_escaped, quote};
 /// Error for reading past the end of a line without a line feed.
 const BREAKS_OFF: &str = "unexpected end of input stream";
 
-/// A position in a line, which only advances.
+/// A position in a line, which only advances. Parsers of names, values and comments share it.
 pub(super) struct Line<'t> {
     bytes: &'t [u8],
     is_whole: bool,

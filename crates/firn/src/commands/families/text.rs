@@ -37,7 +37,7 @@ struct Reader {
     typed: HashSet<String>,
 }
 
-/// Role of a sample of a histogram or a summary.
+/// Role of a sample of a histogram or a summary, which follows from the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Part,
@@ -45,14 +45,14 @@ enum Role {
     Sum,
 }
 
-/// A sample that is being parsed: its family and its role there.
+/// A sample that is being parsed: its name, its family and its role there.
 struct Named {
     name: String,
     family: String,
     role: Role,
 }
 
-/// Labels of a sample that are being parsed.
+/// Labels of a sample that are being parsed, with the bucket or quantile apart.
 #[derive(Default)]
 struct Found {
     labels: LabelMap,

@@ -82,7 +82,8 @@ fn family_of(metric: &Value) -> Option<String> {
         .then(|| name + &print::label_set(&Value::Object(labels), &[]))
 }
 
-/// Number of buckets in use over the samples of a histogram, and its total number of buckets.
+/// Number of buckets in use over the samples of a histogram, and its total number of buckets,
+/// whether used or not.
 struct Statistics {
     min: usize,
     max: usize,
@@ -159,7 +160,7 @@ fn classic_statistics(mut buckets: Vec<&Value>) -> Result<Option<Statistics>, Qu
     Ok(Statistics::of(&counts, buckets.len()))
 }
 
-/// Minimum, maximum and average of a number over all histograms.
+/// Minimum, maximum and average of a number over all histograms that were added.
 #[derive(Default)]
 struct Spread {
     min: usize,

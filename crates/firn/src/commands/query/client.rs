@@ -4,7 +4,7 @@
 use crate::commands::client::{Answer, Client, Params, Unanswered};
 use serde_json::Value;
 
-/// Error of a request to the API, printed by the subcommands.
+/// Error of a request to the API: a server error, a foreign response, or no response at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server responded with an error of the API.

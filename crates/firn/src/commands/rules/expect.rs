@@ -133,7 +133,7 @@ fn shown_texts(texts: &Annotations) -> String {
     format!("{{{}}}", shown.join(", "))
 }
 
-/// A sample in the form in which it is compared.
+/// A sample in the form in which it is compared: labels, and a float or the text of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     labels: Labels,

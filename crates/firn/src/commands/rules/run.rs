@@ -32,7 +32,7 @@ use std::time::Duration;
 /// Memory limit of a query of a test in bytes: ten thousand samples need a fraction of it.
 const QUERY_BYTES_MAX: usize = 256 << 20;
 
-/// Options of the test runner, from the command line.
+/// Options of the test runner, from the command line and the same for all tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) options: ReadOptions,

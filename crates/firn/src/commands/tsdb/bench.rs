@@ -34,7 +34,8 @@ const IN_FLIGHT_MAX: usize = 64;
 /// First value of a series of a file, and its increment per scrape, as in promtool.
 const VALUE: (f64, f64) = (123_456_789.0, 1_000.0);
 
-/// Returns the command line of `firn tsdb bench`.
+/// Returns the command line of `firn tsdb bench` with its subcommand: arguments, flags and help
+/// texts.
 pub fn command() -> Command {
     let number = |name: &'static str, default: &'static str| {
         let arg = Arg::new(name).long(name).value_name("N");
@@ -131,7 +132,7 @@ fn stage<T>(
     Ok((done, took))
 }
 
-/// Source of the series and values to write.
+/// Source of the series and values to write: a file of series, or the load generator.
 enum Load {
     /// Series of a file, and the number of scrapes so far.
     Series(Vec<Labels>, u64),
@@ -203,7 +204,7 @@ fn ingest(store: &Arc<Store>, load: &mut Load, scrapes: usize) -> Result<u64, Er
     Ok(writer.stored)
 }
 
-/// Appends batches to the store and waits until they are durable.
+/// Appends batches to the store and waits until they are durable. A limited number is in flight.
 struct Writer {
     store: Arc<Store>,
     tenant: TenantId,

@@ -33,7 +33,7 @@ const WINDOWS_MAX: usize = 1_000_000;
 /// Suffix of the name of a block that is being written.
 const TEMPORARY: &str = ".tmp-for-creation";
 
-/// Request of an export, from the command line.
+/// Request of an export, built from the command line: source, destination, series and time range.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// Path of Firn's data folder.
@@ -46,7 +46,7 @@ pub struct Wanted<'a> {
     pub range: TimeRange,
 }
 
-/// Result of an export, printed at its end.
+/// Result of an export, printed at its end. Counts cover only this run.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Number of blocks that were written.

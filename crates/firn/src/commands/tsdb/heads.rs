@@ -5,7 +5,7 @@ use firn_wire::exposition::{Field, Metadata as Said};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Metadata of a metric family: type, help and unit.
+/// Metadata of a metric family: type, help and unit, each possibly unknown.
 #[derive(Clone, Debug, Default)]
 struct Family {
     kind: MetricType,
@@ -13,7 +13,7 @@ struct Family {
     unit: String,
 }
 
-/// Metadata of all families by name, and which of them were written.
+/// Metadata of all families by name, and which of them were already written to the output.
 #[derive(Debug, Default)]
 pub struct Heads {
     families: BTreeMap<String, Family>,

@@ -34,7 +34,7 @@ const HEAD_BYTES: usize = 256 << 20;
 /// Maximum bytes of buffered samples of series that are out of the order of the head.
 const APART_BYTES: usize = 64 << 20;
 
-/// Result of an import, printed at its end.
+/// Result of an import, printed at its end. Counts cover only this run.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Totals of the blocks that were imported.
@@ -77,7 +77,7 @@ fn id_of(block: &SourceBlock) -> BlockId {
     BlockId::new((name >> 80) as i64, name)
 }
 
-/// Numbers of series and samples, to compare input and output.
+/// Numbers of series and samples, to verify that the output contains the whole input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     series: u64,
@@ -170,7 +170,7 @@ fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64
     Ok(apart)
 }
 
-/// Writes series with their samples to a block and counts them.
+/// Writes series with their samples to a block, counts them, and advances the progress line.
 struct Push<'p, 'w> {
     into: &'p mut Series<'w>,
     progress: &'p Progress,

@@ -80,7 +80,8 @@ fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u6
     Ok((at - had) as u64)
 }
 
-/// Samples of a text that are being written to blocks.
+/// Samples of a text that are being written to blocks, with their buffer and the metadata seen so
+/// far.
 struct Samples {
     import: Import,
     buffer: Buffer,

@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// Maximum bytes of a `meta.json` or of a file of tombstones.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
 
-/// An open file of the folder with its length.
+/// An open file of the folder with its length, implementing the file trait of the `tsdb` format
+/// readers.
 #[derive(Clone)]
 pub struct SourceFile {
     file: Arc<dyn env::File>,
@@ -57,7 +58,8 @@ impl Ranges for SourceFile {
     }
 }
 
-/// A block of the folder: its path and its metadata.
+/// A block of the folder: its path and its metadata. Index and chunks are opened by
+/// [`Source::reader`].
 #[derive(Clone, Debug)]
 pub struct SourceBlock {
     /// Contents of the block's `meta.json`.

@@ -7,7 +7,8 @@ use prost::Message;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// Builds a profile. Each string and each function is written once.
+/// Builds a profile from samples. Each string and each function is written once, and samples refer
+/// to them by id.
 #[derive(Debug)]
 pub struct ProfileBuilder {
     profile: Profile,
@@ -15,7 +16,7 @@ pub struct ProfileBuilder {
     functions: HashMap<String, u64>,
 }
 
-/// Time range and sampling period of the samples of a profile.
+/// Time range and sampling period of the samples of a profile, as `pprof` shows them.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     pub start: SystemTime,

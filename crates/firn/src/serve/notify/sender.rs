@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, warn};
 
-/// Outbox of one Alertmanager, and the next step of the task that sends from it.
+/// Outbox of one Alertmanager, and the next step of the task that sends from it. Shared by that
+/// task, the rules and the metrics.
 pub(super) struct Sender {
     url: String,
     state: Mutex<State>,
@@ -49,7 +50,8 @@ impl Sender {
         &self.latency
     }
 
-    /// Returns the counters of notifications and the number that wait.
+    /// Returns the counters of notifications since the start of the sender, and the number that
+    /// wait now.
     pub fn counts(&self) -> (OutboxCounts, usize) {
         let state = lock(&self.state);
         (state.outbox.counts(), state.outbox.len())

@@ -91,7 +91,8 @@ impl Set {
         }
     }
 
-    /// Returns the active and the dropped Alertmanagers of the section.
+    /// Returns the active and the dropped Alertmanagers of the section, as the last discovery found
+    /// them.
     pub fn found(&self) -> Alertmanagers {
         let known = lock(&self.work.known);
         Alertmanagers {

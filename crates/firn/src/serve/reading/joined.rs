@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// Number of series that are processed between two checks whether the query was cancelled.
 const SERIES_PER_CHECK: usize = 1024;
 
-/// A selection of local and remote series. See the module.
+/// A selection of local and remote series, created for one query. It holds all remote samples in
+/// memory; local ones are read on demand.
 pub(super) struct Joined {
     local: Arc<dyn Selection>,
     /// Remote samples of series that the local store has too, by the index of the local series.

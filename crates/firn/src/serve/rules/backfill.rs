@@ -54,7 +54,7 @@ impl Default for Backfills {
     }
 }
 
-/// The work of one backfill: a group and its range of instants.
+/// The work of one backfill: a group, its settings, and the first and last instant to evaluate.
 struct Plan {
     group: Arc<Group>,
     settings: MachineSettings,
@@ -152,7 +152,8 @@ impl Backfills {
     }
 }
 
-/// Outcome of admitting a request: a new entry of the list, or an existing one.
+/// Outcome of admitting a request to the list: a new entry that must be run, or an existing one in
+/// progress.
 enum Admitted {
     New(Shown),
     /// The same backfill has not ended yet.

@@ -6,7 +6,8 @@ use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
 use firn_rules::rule::RuleError;
 use firn_rules::view::{GroupView, Groups, RuleView};
 
-/// Histograms of evaluation durations of all rules and groups of a server.
+/// Histograms of evaluation durations of all rules and groups of a server, updated at the end of
+/// each evaluation.
 #[derive(Debug, Default)]
 pub(super) struct RuleMetrics {
     /// Duration of the evaluation of one rule, in seconds.
@@ -15,7 +16,8 @@ pub(super) struct RuleMetrics {
     pub(super) group_duration: DurationHistogram,
 }
 
-/// A metric with one value per group or per rule.
+/// A metric with one value per group or per rule: name, help text, and the function that reads the
+/// value from a view.
 struct Of<V> {
     name: &'static str,
     help: &'static str,

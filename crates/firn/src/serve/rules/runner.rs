@@ -33,7 +33,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// Pause between two attempts of a rule to enter the query queue.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A running group. Dropping it aborts its task at once.
+/// A running group with its task. Created when a configuration adds or changes the group; dropping
+/// it aborts the task at once.
 pub(super) struct Runner {
     group: Arc<Group>,
     machine: Arc<Mutex<Machine>>,
@@ -42,7 +43,8 @@ pub(super) struct Runner {
     task: Option<Task>,
 }
 
-/// Handle of the task of a group, which is aborted when the handle is dropped.
+/// Handle of the task of a group. Dropping it aborts the task, so that no group outlives its
+/// runner.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -122,7 +124,8 @@ struct Next {
     held: Option<Instant>,
 }
 
-/// State of a group's task, also used by backfills of the group.
+/// State of a group's task, which performs the actions of the machine. Also used by backfills of
+/// the group.
 pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
     pub(super) group: Arc<Group>,
@@ -266,7 +269,7 @@ impl Running {
         next
     }
 
-    /// Stores the samples of a rule or of ended series.
+    /// Stores the samples of a rule or of ended series, in a span of the evaluation.
     fn store(&self, of: Origin, is_late: bool, batch: Batch) -> impl Future<Output = Done> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let age = match (self.is_past, is_late) {

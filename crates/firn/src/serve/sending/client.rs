@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// Header with the number of previous attempts of a request, as upstream.
 const RETRY_ATTEMPT: &str = "retry-attempt";
 
-/// Posts requests of the queue to one receiver. See the module.
+/// Posts requests of the queue to one receiver, each attempt in a span of its own. Created for each
+/// receiver when a configuration is applied.
 pub struct Client {
     /// HTTP client that posts the requests to the receiver.
     pub forward: Forward,

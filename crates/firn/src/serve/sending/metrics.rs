@@ -69,7 +69,8 @@ type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 /// A counter of each receiver: end of its name, help text, and function that returns the tally.
 type TallyColumn = (&'static str, &'static str, fn(&Sender) -> &Tally);
 
-/// Reason why items are dropped, and the function that returns its tally.
+/// Value of the label `reason` of dropped items, and the function that returns their tally for a
+/// receiver.
 type Reason = (&'static str, fn(&Target) -> &Tally);
 
 /// One receiver with the values of its metrics at the time of the collection.
@@ -356,7 +357,8 @@ fn seconds(time_ms: i64) -> f64 {
     time_ms.max(0) as f64 / 1000.0
 }
 
-/// Sink that renames the metrics of the mirror's queue to `firn_sending_*`.
+/// Sink that renames the metrics of the mirror's queue from `firn_mirror_*` to `firn_sending_*` and
+/// passes them on.
 struct Renamed<'a>(&'a mut dyn Sink);
 
 impl Sink for Renamed<'_> {

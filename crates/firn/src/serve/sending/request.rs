@@ -9,7 +9,8 @@ use firn_wire::remote_write::Version;
 /// Value of the header `Content-Type` of remote-write 2.0 requests.
 const CONTENT_TYPE_V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-/// Creates a request of the given version, with the required headers.
+/// Creates a request of the given version from a compressed body, with the headers that the
+/// protocol requires.
 pub fn write(version: Version, body: Bytes) -> Write {
     let headers = match version {
         Version::V1 => ["application/x-protobuf", "snappy", "0.1.0"],

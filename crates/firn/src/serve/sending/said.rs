@@ -29,7 +29,8 @@ const FIRST: Duration = Duration::from_secs(20);
 /// Maximum age of the table when another receiver needs it.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// The metadata table shared by all receivers, and counters of sent metadata.
+/// The metadata table shared by all receivers, and counters of sent metadata. It is empty until
+/// [`Said::learn_by`] sets a source and a task refreshes it.
 #[derive(Default)]
 pub struct Said {
     learn: OnceLock<Learn>,
@@ -55,7 +56,7 @@ pub struct Tally {
 }
 
 impl Said {
-    /// Sets the function that collects metadata. Later calls have no effect.
+    /// Sets the function that collects metadata at each refresh. Later calls have no effect.
     pub fn learn_by(&self, learn: Learn) {
         // The parts of a process are connected once.
         let _ = self.learn.set(learn);

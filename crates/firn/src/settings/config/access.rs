@@ -44,7 +44,7 @@ const GRANT: &[Key] = &[
     Key::new("match", Shape::Text),
 ];
 
-/// Source of a token's value. Its debug output never contains the token.
+/// Source of a token's value. Its debug output never contains the token or its digest.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TokenSource {
     /// SHA-256 digest of the token, for a token in the config.
@@ -62,7 +62,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A bearer token of the config with its permissions.
+/// A bearer token of the config, with the permissions of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// Source of the token's value: the config or a file.
@@ -71,7 +71,8 @@ pub struct Token {
     pub grant: Arc<Grant>,
 }
 
-/// Settings of the section `firn.access`; empty if the section is missing.
+/// Settings of the section `firn.access`. Without the section there are no tokens, and users have
+/// all permissions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccessSettings {
     /// `tokens`: bearer tokens, whose names are unique.

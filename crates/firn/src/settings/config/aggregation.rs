@@ -25,7 +25,7 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Operator that PromQL does not have: the newest value of all sources.
 const LAST: &str = "last";
 
-/// Interval and delay of groups that set none, from the global section.
+/// Interval and delay of groups that set none, taken from the global section of the config.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// `global.evaluation_interval`: default interval between two results of a rule.
@@ -34,7 +34,7 @@ pub struct Defaults {
     pub delay: Duration,
 }
 
-/// Reason why a rule cannot be streamed, and a recording rule to use instead.
+/// Reason why a rule cannot be streamed, and a recording rule to use instead, if there is one.
 struct Unstreamable {
     reason: String,
     instead: Option<String>,

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// Prometheus's default for `timeout` of an Alertmanager section.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the section `alerting`; empty if the section is missing.
+/// Settings of the section `alerting`. Without the section there is no Alertmanager, and alerts are
+/// not sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertingSettings {
     /// `alert_relabel_configs`: relabeling of alerts before they are sent to any Alertmanager.

@@ -6,7 +6,8 @@ use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
 use std::time::Duration;
 
-/// Effects of features and flags on the jobs and expressions of a config.
+/// Effects of features and flags on the jobs and expressions of a config, the same for every
+/// reload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFeatures {
     /// `extra-scrape-metrics`: default of the key `extra_scrape_metrics` of jobs.

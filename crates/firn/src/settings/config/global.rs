@@ -16,7 +16,7 @@ pub const INTERVAL: Duration = Duration::from_secs(60);
 /// Prometheus's default for `scrape_timeout`, which is never longer than the interval.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the global section that jobs inherit unless they set them.
+/// Settings of the global section that jobs inherit unless they set the same key themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     pub interval: Duration,

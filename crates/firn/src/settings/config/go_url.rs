@@ -6,7 +6,7 @@
 use firn_model::quote::quote;
 use std::net::IpAddr;
 
-/// Part of a URL, which determines the characters that may or must be escaped.
+/// Part of a URL, which determines the characters that may or must be escaped in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     User,
@@ -15,7 +15,7 @@ enum Part {
     Other,
 }
 
-/// Parts of a URL that the checks of a config need.
+/// Parts of a valid URL that the checks of a config need. Borrowed from the parsed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoUrl<'t> {
     /// Scheme as written, or an empty text if there is none.

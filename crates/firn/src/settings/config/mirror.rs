@@ -50,7 +50,8 @@ const TARGET: &[Key] = &[
     ),
 ];
 
-/// Settings of one target of the mirror, with all defaults applied.
+/// Settings of one target of the mirror, with all defaults applied, from a config file or from a
+/// URL on the command line.
 #[derive(Clone, Debug)]
 pub struct MirrorTarget {
     /// URL that request bodies are posted to, as configured.

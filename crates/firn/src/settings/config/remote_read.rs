@@ -15,7 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Prometheus's default for `chunked_read_limit`, in bytes per frame.
 const FRAME_BYTES_MAX: u64 = 50_000_000;
 
-/// Settings of one remote server, with all defaults applied.
+/// Settings of one remote server, with all defaults applied. A reload compares them to keep
+/// connections of unchanged servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteRead {
     /// `url`, `name`, `chunked_read_limit` and the settings of the HTTP client.

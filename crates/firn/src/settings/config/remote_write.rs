@@ -37,7 +37,7 @@ const METADATA_INTERVAL: Duration = Duration::from_secs(60);
 /// Value of `protobuf_message` that selects remote write 2.0.
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
-/// Settings of one receiver, with all defaults applied.
+/// Settings of one receiver, with all defaults applied. Compared at a reload to detect changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteWrite {
     /// `url`: address that requests are posted to, without a user.

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// that the store accepts.
 const CATCH_UP: Duration = Duration::from_secs(3600);
 
-/// Settings for evaluating instants that were missed during an outage.
+/// Settings for evaluating instants that were missed during an outage, from the section
+/// `firn.rules`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleTimes {
     /// `firn.rules.catch_up`: maximum age of missed instants that are still evaluated.
@@ -82,7 +83,8 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
     Ok(())
 }
 
-/// Error in an entry of `rule_files`, in the words of upstream's checker.
+/// Error in an entry of `rule_files`, in the words of upstream's checker. A server starts despite a
+/// missing file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFileError {
     /// A path without a `*` names a file that does not exist. Contains the path.

@@ -17,7 +17,8 @@ pub const SECRET: &str = "<secret>";
 /// Replacement of a password in a URL, as in Prometheus: URLs cannot contain angle brackets.
 const PASSWORD: &str = "xxxxx";
 
-/// Allowed type of a value. `null` is valid for every shape and means zero, empty, or the default.
+/// Allowed type of a value. `null` is valid for every shape and means zero, empty, or the default
+/// of the key.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// Any scalar, taken as text.
@@ -56,7 +57,7 @@ pub enum Shape {
     Any,
 }
 
-/// A key that a section may contain, with its shape and its documentation.
+/// A key that a section may contain, with its shape and, for Firn's own keys, its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Name of the key in YAML.
@@ -112,7 +113,8 @@ impl Key {
     }
 }
 
-/// Findings of the validation that are not errors, collected during the walk.
+/// Findings of the validation that are not errors, collected during the walk and logged at the
+/// start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Paths of the keys that are set but have no effect, in the order of the file, each once.

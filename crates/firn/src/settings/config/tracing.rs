@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Default for `timeout` of an export, as in OpenTelemetry's exporters.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of the export of spans; absent if tracing is not configured.
+/// Settings of the export of spans. A config without the section `tracing` has none, and nothing is
+/// exported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracing {
     /// Collector that receives the spans: endpoint, protocol and TLS.

@@ -10,7 +10,7 @@ use firn_server::tls::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// PEM data: inline in the web config, or in a file.
+/// PEM data of a certificate or a key: inline in the web config, or the path of a file.
 #[derive(Clone, PartialEq, Eq)]
 enum Pem {
     Inline(String),

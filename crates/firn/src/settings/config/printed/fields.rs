@@ -3,7 +3,7 @@
 
 use super::clients::{CLIENT, TLS, WRITE_CLIENT};
 
-/// A field of a section: its key, its type, and how it is printed.
+/// A field of a section: its key, its type, and the condition under which it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Key of the field in YAML.
@@ -16,7 +16,8 @@ pub struct Field {
     pub default: &'static str,
 }
 
-/// Condition under which a field is printed, following Go's `omitempty`.
+/// Condition under which a field is printed. Follows the `omitempty` tags and the defaults of Go's
+/// structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The field is printed if it is set to a nonzero value.
@@ -27,7 +28,7 @@ pub enum Presence {
     Always,
 }
 
-/// Type of a field's value, which determines its printed form.
+/// Type of a field's value, which determines its printed form and which values are zero.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Text,
@@ -60,7 +61,7 @@ pub enum Kind {
     Loaded,
 }
 
-/// Fields of a section, in groups that several sections share.
+/// Fields of a section, in groups that several sections share, in the order of printing.
 pub type Groups = &'static [&'static [Field]];
 
 use Kind::{

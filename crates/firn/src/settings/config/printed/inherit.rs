@@ -8,7 +8,7 @@ use firn_model::yaml::{Entry, Node, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// Values from outside the config file that the printed config contains.
+/// Values from outside the config file that the printed config contains, from flags and features.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
     /// Folder of the config, which relative paths start at.
