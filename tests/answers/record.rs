@@ -5,8 +5,8 @@
 //! firn-answers record SET URL    stores the data of the set, runs SET.txt, writes SET.jsonl.gz
 //! firn-answers check SET URL     stores the data, runs SET.txt again, prints different answers
 //! firn-answers compare SET URL OTHER SEED COUNT
-//!                                stores the data in both systems, runs COUNT new random expressions
-//!                                of SEED in both, prints different answers of the second one
+//!                                stores the data in both systems, runs COUNT new random
+//!                                expressions of SEED in both, prints differing answers of OTHER
 //! ```
 //!
 //! | set | data | for a system |

@@ -623,7 +623,8 @@ impl Node {
         spawn_blocking(move || running.reload_if_changed());
     }
 
-    /// Applies the retention of a new configuration to the store, if it differs from `known`.
+    /// Applies the retention of a new configuration to the store, if it differs from the `known`
+    /// one.
     fn keep_by_config(&self, known: &mut Retention, store: &Store) {
         let retention = (self.retention)();
         if std::mem::replace(known, retention) == retention {

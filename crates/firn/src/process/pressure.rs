@@ -11,9 +11,8 @@
 //! resident memory below 1/2              -> freed pages are kept for ten seconds
 //! ```
 //!
-//! Invariant: between two checks, the pages kept by the allocator exceed the memory that was free
-//! at the first check at no time. A check reads one file of the kernel; callers decide how often to
-//! check.
+//! Invariant: between two checks the allocator keeps at most as much freed memory as was available
+//! at the first of them. A check reads one file of the kernel; callers decide how often to check.
 
 use super::metrics;
 use std::sync::atomic::{AtomicBool, Ordering};

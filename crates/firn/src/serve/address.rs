@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use tracing::info;
 
-/// The part of the page's URL that flags determine, before the listening address is known.
+/// The part of the page's URL that flags determine before the listening address is resolved.
 pub enum Page {
     /// The complete URL, from `--web.external-url` with a host.
     Whole(String),

@@ -55,7 +55,7 @@ impl NotifierFlags {
 
 /// Settings that do not change while the process runs.
 pub struct NotifierSettings {
-    /// Settings from flags.
+    /// Settings of notifications from flags.
     pub flags: NotifierFlags,
     /// URL under which users reach this server.
     pub external_url: String,

@@ -103,8 +103,8 @@ impl Runner {
         lock(&self.machine).set_settings(settings);
     }
 
-    /// Stops further evaluations of the group. The current one continues, and the result waits for
-    /// it.
+    /// Stops further evaluations of the group. The current one continues; the returned value waits
+    /// for its end.
     pub(super) fn stop(&mut self) -> Stopping {
         lock(&self.machine).stop();
         // An error means that the task has ended or was notified before.

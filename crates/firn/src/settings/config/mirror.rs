@@ -23,7 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Two hours of samples of 100,000 series: a candidate may be down that long for an upgrade.
+/// Default size of a target's queue in bytes: two hours of samples of 100,000 series, because a
+/// candidate may be down that long for an upgrade.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
 
 const CONFIG: Shape = Shape::Section(&[&[Key::new(

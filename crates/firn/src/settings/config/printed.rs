@@ -77,7 +77,7 @@ fn plain(text: impl Into<String>) -> Node {
     })
 }
 
-/// Creates a text scalar.
+/// Creates a text scalar, which is printed with quotes if needed.
 fn text(text: impl Into<String>) -> Node {
     node(Value::Scalar {
         text: text.into(),

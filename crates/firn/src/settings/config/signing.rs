@@ -42,7 +42,7 @@ const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
     ),
 ];
 
-/// Validates the section `azuread`: a known cloud, and exactly one authentication method with its
+/// Validates the section `azuread`: a valid cloud, and exactly one authentication method with its
 /// required fields.
 pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     let cloud = read::string(node, "cloud");

@@ -24,10 +24,10 @@ use std::path::Path;
 use std::time::Duration;
 use values::check_http_url;
 
-/// Prometheus's default for `file_sd_configs.refresh_interval`.
+/// Prometheus's default for `refresh_interval` of `file_sd_configs`.
 const FILE_REFRESH: Duration = Duration::from_secs(5 * 60);
 
-/// Prometheus's default for `http_sd_configs.refresh_interval`.
+/// Prometheus's default for `refresh_interval` of `http_sd_configs`.
 const HTTP_REFRESH: Duration = Duration::from_secs(60);
 
 /// Allowed extensions of target files.

@@ -121,7 +121,7 @@ pub fn vultr(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `openstack_sd_configs`, whose role and availability must be known.
+/// Reads an entry of `openstack_sd_configs`, whose role and availability must be valid.
 pub fn openstack(node: &Node, dir: &Path) -> Read {
     let tls = tls(node.get("tls_config"), dir)?;
     let role = match read::string(node, "role").as_str() {

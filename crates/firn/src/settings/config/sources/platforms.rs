@@ -208,7 +208,7 @@ pub fn hetzner(node: &Node, dir: &Path) -> Read {
     })))
 }
 
-/// Reads an entry of `digitalocean_sd_configs`, whose role must be known.
+/// Reads an entry of `digitalocean_sd_configs`, whose role must be valid.
 pub fn digitalocean(node: &Node, dir: &Path) -> Read {
     let role = match read::string_or(node, "role", "droplets").as_str() {
         "droplets" => DigitalOceanRole::Droplets,
