@@ -31,87 +31,103 @@ pub const AUTO_RELOAD: &str = "auto-reload-config";
 /// applied.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Path of the config file. `None` selects the built-in config.
+    /// `--config.file`: path of the config file. `None` selects the built-in config.
     pub config_file: Option<PathBuf>,
-    /// Whether the config is reloaded automatically when its files change.
+    /// `--config.auto-reload`: whether the config is reloaded automatically when its files change.
     pub reloads_by_itself: bool,
-    /// Interval of checks whether files of the config changed.
+    /// `--config.auto-reload-interval`: interval of checks whether files of the config changed.
     pub reload_interval: Duration,
-    /// Path of the data folder. In agent mode it is the agent's folder.
+    /// `--storage.tsdb.path`: path of the data folder. In agent mode it is replaced by the agent's
+    /// folder.
     pub data_dir: PathBuf,
-    /// Whether the server is an agent, which forwards samples and stores none.
+    /// `--agent`: whether the server is an agent, which forwards samples and stores none.
     pub is_agent: bool,
-    /// Path of the data folder that is used in agent mode.
+    /// `--storage.agent.path`: path of the data folder that is used in agent mode.
     pub agent_dir: PathBuf,
-    /// Listening addresses in the form `host:port`, at least one.
+    /// `--web.listen-address`: listening addresses in the form `host:port`, at least one.
     pub listen: Vec<String>,
-    /// Path of the web config, with TLS and authentication of the listener.
+    /// `--web.config.file`: path of the web config, with TLS and authentication of the listener.
     pub web_config_file: Option<PathBuf>,
-    /// Maximum time to read a request, and maximum idle time of a connection.
+    /// `--web.read-timeout`: maximum time to read a request, and maximum idle time of a connection.
+    /// Zero is no limit.
     pub read_timeout: Duration,
-    /// Maximum number of client connections that are open at a time.
+    /// `--web.max-connections`: maximum number of client connections that are open at a time.
     pub connections_max: usize,
-    /// URL under which users reach this server, or empty if unknown.
+    /// `--web.external-url`: URL under which users reach this server, or empty if unknown.
     pub external_url: String,
-    /// Path prefix of all routes. Empty means the path of the external URL.
+    /// `--web.route-prefix`: path prefix of all routes. Empty means the path of the external URL.
     pub route_prefix: String,
-    /// Whether HTTP requests may reload the config and stop the process.
+    /// `--web.enable-lifecycle`: whether HTTP requests may reload the config and stop the process.
     pub enable_lifecycle: bool,
-    /// Whether HTTP requests may create snapshots of the data folder.
+    /// `--web.enable-admin-api`: whether HTTP requests may create snapshots of the data folder.
     pub enable_admin_api: bool,
-    /// Origins from which browsers may send requests, as an anchored regex. Empty means none.
+    /// `--web.cors.origin`: origins from which browsers may send requests, as an anchored regex.
+    /// Empty means none.
     pub cors_origin: String,
-    /// Folder of static files to serve under `/user`, if any.
+    /// `--web.user-assets`: folder of static files to serve under `/user`, if any.
     pub user_assets: Option<PathBuf>,
-    /// Folder of the console templates that render pages.
+    /// `--web.console.templates`: folder of the console templates that render pages.
     pub console_templates: PathBuf,
-    /// Folder of the template libraries that console templates share.
+    /// `--web.console.libraries`: folder of the template libraries that console templates share.
     pub console_libraries: PathBuf,
-    /// Title of the web page in the browser.
+    /// `--web.page-title`: title of the web page in the browser.
     pub page_title: String,
-    /// Remote-write versions that the server accepts from senders.
+    /// `--web.remote-write-receiver.accepted-protobuf-messages`: remote-write versions that the
+    /// server accepts from senders.
     pub write_versions: Vec<Version>,
-    /// Retention time from the command line, if it is set.
+    /// `--storage.tsdb.retention.time`: retention time, if the flag is set. A section of the config
+    /// takes precedence.
     pub retention_time: Option<Duration>,
-    /// Maximum size of the data in bytes from the command line, if it is set.
+    /// `--storage.tsdb.retention.size`: maximum size of the data in bytes, if the flag is set. A
+    /// section of the config takes precedence.
     pub retention_size: Option<u64>,
-    /// Lookback of instant selectors: maximum age of a sample that they return.
+    /// `--query.lookback-delta`: lookback of instant selectors, the maximum age of a sample that
+    /// they return.
     pub lookback: Duration,
-    /// Maximum duration of a query until it is aborted.
+    /// `--query.timeout`: maximum duration of a query until it is aborted.
     pub query_timeout: Duration,
-    /// Maximum number of queries that are evaluated concurrently.
+    /// `--query.max-concurrency`: maximum number of queries that are evaluated concurrently.
     pub query_concurrency: usize,
-    /// Maximum number of samples that one query may hold in memory.
+    /// `--query.max-samples`: maximum number of samples that one query may hold in memory.
     pub query_samples_max: u64,
-    /// Maximum number of clients that follow notifications of the server.
+    /// `--web.max-notifications-subscribers`: maximum number of clients that follow notifications
+    /// of the server.
     pub notice_listeners_max: usize,
-    /// Maximum number of samples per remote-read response; 0 is no limit.
+    /// `--storage.remote.read-sample-limit`: maximum number of samples per remote-read response; 0
+    /// is no limit.
     pub remote_read_samples_max: u64,
-    /// Maximum number of remote reads that run concurrently.
+    /// `--storage.remote.read-concurrent-limit`: maximum number of remote reads that run
+    /// concurrently; 0 is no limit.
     pub remote_reads_max: usize,
-    /// Maximum number of bytes in a frame of a chunked remote read.
+    /// `--storage.remote.read-max-bytes-in-frame`: maximum number of bytes in a frame of a chunked
+    /// remote read.
     pub remote_read_frame_bytes: usize,
-    /// Maximum number of results of a search; 0 is no limit.
+    /// `--web.search.max-limit`: maximum number of results of a search; 0 is no limit.
     pub search_limit_max: usize,
-    /// Maximum duration of an outage after which the state of alerts is restored.
+    /// `--rules.alert.for-outage-tolerance`: maximum duration of an outage after which the state of
+    /// alerts is restored.
     pub alert_outage_tolerance: Duration,
-    /// Minimum time from a start until a restored alert fires.
+    /// `--rules.alert.for-grace-period`: minimum time from a start until a restored alert fires.
     pub alert_grace_period: Duration,
-    /// Minimum time before a firing alert is sent again.
+    /// `--rules.alert.resend-delay`: minimum time before a firing alert is sent again.
     pub alert_resend_delay: Duration,
-    /// Maximum number of rules that are evaluated concurrently within their groups.
+    /// `--rules.max-concurrent-evals`: maximum number of rules that are evaluated concurrently
+    /// within their groups.
     pub rule_evaluations_max: usize,
-    /// Maximum number of alerts that wait for each Alertmanager; the oldest are dropped.
+    /// `--alertmanager.notification-queue-capacity`: maximum number of alerts that wait for each
+    /// Alertmanager; the oldest are dropped.
     pub notifications_queued_max: usize,
-    /// Maximum number of alerts in a request to an Alertmanager.
+    /// `--alertmanager.notification-batch-size`: maximum number of alerts in a request to an
+    /// Alertmanager.
     pub notifications_batch_max: usize,
-    /// Whether queued alerts are sent before the process ends, or dropped.
+    /// `--alertmanager.drain-notification-queue-on-shutdown`: whether queued alerts are sent before
+    /// the process ends, or dropped.
     pub drains_notifications: bool,
-    /// Names of the enabled features, already split at commas.
+    /// `--enable-feature`: names of the enabled features, already split at commas.
     pub features: Vec<String>,
-    /// Lowest level that is logged, or `None` for the default.
+    /// `--log.level`: lowest level that is logged, or `None` for the default.
     pub log_level: Option<tracing::Level>,
-    /// Format of log lines on standard error.
+    /// `--log.format`: format of log lines on standard error.
     pub log_format: LogFormat,
 }
 

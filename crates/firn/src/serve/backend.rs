@@ -23,15 +23,15 @@ use super::spans::Spans;
 pub struct Parts {
     /// Clock, disk and randomness of the process.
     pub env: Env,
-    /// The open store, for statistics, snapshots and metrics.
+    /// The open store, for statistics, snapshots and metrics of the data.
     pub store: Arc<Store>,
-    /// Pipeline through which requests write to the store.
+    /// Pipeline through which pushes and imports write to the store.
     pub pipeline: Arc<Pipeline>,
-    /// Scrape targets and their states.
+    /// Scrape targets and their states, for the API and for metrics.
     pub scraping: Arc<Scraping>,
-    /// Running rule groups with their alerts.
+    /// Running rule groups with their alerts, for the API and for metrics.
     pub rules: Arc<Rules>,
-    /// Sender of alerts, for the list of Alertmanagers.
+    /// Sender of alerts, for the list of Alertmanagers and for metrics.
     pub notifier: Arc<Notifier>,
     /// Reader of the local store and of remote servers, for queries.
     pub reading: Arc<Reading>,

@@ -101,7 +101,7 @@ pub enum MemoryLimit {
 pub struct NewSeries {
     /// `firn.new_series_limit`: limit of all jobs and senders together.
     pub all: Option<usize>,
-    /// `firn.new_series_per_job_limit`: limit of each job separately.
+    /// `firn.new_series_per_job_limit`: limit of each job separately, by the label `job`.
     pub of_job: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ pub struct Config {
     pub exemplars_max: usize,
     /// `firn.wal_sync`: point in time at which an acknowledged write is durable.
     pub wal_sync: WalSync,
-    /// `firn.memory_limit`: maximum memory of the process.
+    /// `firn.memory_limit`: maximum memory of the process, applied at the start.
     pub memory_limit: MemoryLimit,
     /// Limits of new series per hour, for all and per job.
     pub new_series: NewSeries,
@@ -158,9 +158,9 @@ pub struct Config {
     pub remote_read: Vec<RemoteRead>,
     /// Rule groups of the rule files, if the files were read.
     pub rule_groups: Vec<Arc<Group>>,
-    /// `firn.access`: bearer tokens and the permissions of users.
+    /// `firn.access`: bearer tokens, and the permissions of users in the web config.
     pub access: AccessSettings,
-    /// `firn.aggregation`: groups and rules of stream aggregation.
+    /// `firn.aggregation`: groups and rules of stream aggregation, validated to be streamable.
     pub aggregation: AggregationSpec,
     /// Scrape jobs, including those of `scrape_config_files`, with unique names.
     pub jobs: Vec<Arc<JobSettings>>,
@@ -168,7 +168,7 @@ pub struct Config {
     pub external_labels: Labels,
     /// `alerting`: Alertmanagers, and the relabeling of alerts for all of them.
     pub alerting: AlertingSettings,
-    /// `remote_write`: receivers that stored samples are forwarded to.
+    /// `remote_write`: receivers that stored samples are forwarded to, in the order of the config.
     pub remote_write: Vec<RemoteWrite>,
     /// `otlp`: translation of OpenTelemetry metrics into series.
     pub otlp: Translation,
