@@ -38,7 +38,7 @@ const LAST: Duration = Duration::from_secs(5);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Numbers of spans that were exported, and of those that were lost, since the start of the
+/// Numbers of spans that were exported, and of those whose export failed, since the start of the
 /// process.
 #[derive(Debug, Default)]
 struct Counts {

@@ -41,7 +41,8 @@ pub struct Summary {
     pub imported: Imported,
     /// Number of blocks and heads that were skipped, because an earlier run imported them.
     pub passed: usize,
-    /// Remarks about the source: damaged records, and histograms that were skipped.
+    /// Remarks about the source: files that end in the middle of a record, and histograms that were
+    /// skipped.
     pub notes: Vec<String>,
 }
 

@@ -114,8 +114,8 @@ impl Backfills {
         Ok(view)
     }
 
-    /// Evaluates the unstored instants of a group, and notifies `of`, the group's machine, of the
-    /// end.
+    /// Evaluates the unstored instants of a group in the background, and reports the progress to
+    /// `of`, the group's machine, after each instant.
     pub(super) fn make_up(
         &self,
         shared: Arc<Shared>,

@@ -119,7 +119,7 @@ impl Printer<'_> {
         let default = plain(field.default);
         match (value, field.kind) {
             (None, Kind::Section(groups)) => Some(self.map_of(None, groups)),
-            // A section set to null is a Go struct with zero values.
+            // A section set to null is a Go struct with zero values, which is omitted.
             (Some(value), Kind::Section(_)) if value.is_null() => None,
             (None, _) if field.presence == Presence::IfSet => None,
             (None, kind) => self.shown(&default, kind),

@@ -34,7 +34,7 @@ pub enum Kind {
     Text,
     /// Text that is printed in lower case.
     Lower,
-    /// Path, printed relative to the folder of the config.
+    /// Path. A relative one is printed with the folder of the config prepended.
     Path,
     Duration,
     Size,
