@@ -100,3 +100,21 @@ fn document_with_dead_link_is_refused() {
     }
     report("links", &findings);
 }
+
+#[test]
+fn decision_record_without_row_is_refused() {
+    let folder = root().join("docs/adr");
+    let index = fs::read_to_string(folder.join("README.md")).expect("a readable index");
+    let linked = links(&index);
+    let mut findings = Vec::new();
+    for document in documents() {
+        let Ok(path) = document.strip_prefix(&folder) else {
+            continue;
+        };
+        let path = path.display().to_string();
+        if path != "README.md" && !linked.contains(&path) {
+            findings.push(format!("docs/adr/{path}: no row in docs/adr/README.md"));
+        }
+    }
+    report("decision records without a row", &findings);
+}
