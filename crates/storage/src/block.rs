@@ -1,5 +1,5 @@
-//! Blocks: many series over a range of data time, in the order of their metrics, with an index of
-//! their own; immutable.
+//! Blocks: immutable sets of series over a range of data time, sorted by metric and stored with
+//! their own index.
 //!
 //! ```text
 //! BlockWriter::push(labels, columns)* -> finish -> blocks/<ulid>/{meta.json, index, data-000..}
@@ -7,15 +7,16 @@
 //!                                             -> labels(ordinals)
 //! ```
 //!
-//! `docs/format/block.md` draws the bytes. A series is known by its *ordinal*, its number in the
-//! block. What is read are units of some 64 KiB with a checksum each, kept in one cache for all
-//! blocks; the rest of a block in memory is where its units are. A page of samples is such a unit;
-//! its columns are those of `crate::page`, with the number of a time column of the block in place
-//! of times.
+//! `docs/format/block.md` specifies the bytes. Within a block, a series is identified by its
+//! *ordinal*, its position in the block's order. Readers load units of about 64 KiB, each with its
+//! own checksum, into one cache shared by all blocks; besides these units, only the tables that
+//! locate them stay in memory. A page of samples is such a unit. Its columns are encoded as in
+//! `crate::page`, except that each refers to a time column of the block by number instead of
+//! containing its own times.
 //!
-//! Invariant: the bytes of a block follow from what was pushed and what its maker says of it.
-//! Reading bytes that were changed gives an error that names file and offset, or what was written;
-//! it never panics, and allocates by no length that was not checked.
+//! Invariant: the bytes of a block are a function of the pushed series and of the metadata that the
+//! writer was given. Reading corrupted bytes either returns the original data or an error that
+//! names the file and the offset. It never panics, and it never allocates by an unchecked length.
 
 mod cache;
 mod cached;

@@ -1,11 +1,12 @@
-//! The cache of what was read of blocks: bounded by its bytes, each unit read once however many
-//! threads want it.
+//! The cache of units read from blocks: bounded in bytes, and each unit is read once even if
+//! several threads request it at the same time.
 //!
-//! Units are kept as they are used, checked and opened. They lie in shards by their place, each
-//! with a lock of its own; what all of them hold together is counted against one bound. Where it is
-//! exceeded, a hand walks the shards and their units in the order in which they came; one that was
-//! used since it last passed is spared once (Corbató's CLOCK), so that what one scan read goes
-//! first. Readers hold an `Arc`: what leaves the cache lives until the last of them is done.
+//! Units are cached in the form in which they are used: verified and decoded. They are distributed
+//! over shards by a hash of their location, each shard with its own lock; one bound applies to the
+//! total size of all shards. When the total exceeds the bound, a hand walks the shards and evicts
+//! units in insertion order, skipping once each unit that was used since the last pass (Corbató's
+//! CLOCK). Units that a single scan read are therefore evicted first. Readers hold an `Arc`, so an
+//! evicted unit lives until its last reader drops it.
 //!
 //! Invariant: no lock is held while a unit is read.
 
@@ -17,37 +18,38 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads that look units up wait for each other once in as many times.
+/// Number of shards, each with its own lock; more shards reduce contention between lookups.
 const SHARDS: usize = 16;
 
-/// Something that is kept.
+/// A decoded part of a block that the cache can hold, such as a page or a unit of an index section.
 pub(crate) trait Unit: Any + Send + Sync {
-    /// Bytes of memory that it takes at most as long as it is kept.
+    /// Returns the largest number of bytes that the unit takes in memory while it is cached.
     fn memory_bytes(&self) -> usize;
 }
 
-/// See the module.
+/// The cache of decoded block units. One instance is shared by all blocks of a store; see the
+/// module documentation.
 #[derive(Debug)]
 pub struct BlockCache {
     bytes_max: AtomicUsize,
     held: AtomicUsize,
     shards: [Shard; SHARDS],
-    /// The shard at which the hand is.
+    /// Number of steps that the eviction hand has made; modulo `SHARDS` it is the next shard.
     hand: AtomicUsize,
     blocks: AtomicU64,
     damages: Option<Arc<Damages>>,
-    /// Bytes held.
+    /// Bytes of all cached units.
     pub held_bytes: Gauge,
-    /// Units found in it.
+    /// Number of lookups that found their unit in the cache.
     pub hits: Counter,
-    /// Units that had to be read.
+    /// Number of units that had to be read because the cache did not hold them.
     pub misses: Counter,
-    /// Bytes that were read of files.
+    /// Number of bytes read from block files.
     pub read_bytes: Counter,
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes_max` bytes.
+    /// Creates an empty cache that holds at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max: AtomicUsize::new(bytes_max),
@@ -63,7 +65,7 @@ impl BlockCache {
         }
     }
 
-    /// The same, which reports what of its blocks had to be read from a second copy.
+    /// Returns the cache with `damages` as the receiver of reports about damaged blocks.
     pub(crate) fn reporting_to(self, damages: Arc<Damages>) -> Self {
         Self {
             damages: Some(damages),
@@ -71,7 +73,8 @@ impl BlockCache {
         }
     }
 
-    /// Reports damage that costs nothing: what was there is in a second place, too.
+    /// Reports damage that loses no data because `second`, another copy, is intact and read
+    /// instead.
     #[cold]
     pub(crate) fn report_recovered(&self, error: &StorageError, second: &str) {
         let Some(damages) = &self.damages else { return };
@@ -83,7 +86,8 @@ impl BlockCache {
         });
     }
 
-    /// Reports damage to a block that is opened; reads that lack something for it say so.
+    /// Reports damage found while a block is opened. Reads that need the damaged bytes return their
+    /// own error.
     #[cold]
     pub(crate) fn report_damaged(&self, error: &StorageError) {
         if let Some(damages) = &self.damages {
@@ -91,24 +95,24 @@ impl BlockCache {
         }
     }
 
-    /// Sets the bound; what is too much goes at once.
+    /// Sets the bound in bytes and evicts units immediately until the cache is within it.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         self.shrink();
     }
 
-    /// The bound in bytes.
+    /// Returns the largest total size of the cached units, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// A number for the units of a block that is opened.
+    /// Returns a new number that identifies a newly opened block in the keys of the cache.
     pub(crate) fn next_block(&self) -> u64 {
         self.blocks.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The unit at `place`, from memory or by `load`. Where another thread reads it, this one
-    /// waits, and reads it itself if that fails.
+    /// Returns the unit at `place` from the cache, or loads it with `load`. If another thread is
+    /// loading it, waits for that thread, and loads the unit itself if that load fails.
     pub(crate) fn get<U: Unit>(
         &self,
         place: Place,
@@ -119,7 +123,7 @@ impl BlockCache {
                 Flight::Landed(unit) => {
                     self.hits.inc();
                     let unit: Arc<dyn Any + Send + Sync> = unit;
-                    // An index that no writer wrote may say two things of one place.
+                    // A corrupt index can assign units of two different types to the same location.
                     return unit.downcast().or_else(|_| load().map(Arc::new));
                 }
                 Flight::Elsewhere(flight) => flight.wait(),
@@ -134,8 +138,9 @@ impl BlockCache {
         }
     }
 
-    /// Takes it on to read the unit at `place`; `None` if it is there or is being read. Others wait
-    /// until what is returned is dropped.
+    /// Claims the unit at `place` so that the caller can read it. Returns `None` if the unit is
+    /// cached or is being read by another thread. Other threads wait for the unit until the claim
+    /// is dropped.
     pub(crate) fn claim(&self, place: Place) -> Option<Claim<'_>> {
         match self.shard(&place).begin(&place) {
             Flight::Here(flight) => Some(Claim {
@@ -147,7 +152,7 @@ impl BlockCache {
         }
     }
 
-    /// Drops the units of a block that was removed.
+    /// Evicts all units of a block that was removed.
     pub(crate) fn forget(&self, block: u64) {
         for shard in &self.shards {
             let freed = shard.forget(block);
@@ -161,14 +166,14 @@ impl BlockCache {
         if bytes > self.bytes_max() {
             return;
         }
-        // Counted before it may go again on another thread.
+        // Count the bytes first: another thread may evict the unit as soon as it is in the shard.
         self.held.fetch_add(bytes, Ordering::Relaxed);
         let freed = self.shard(place).put(*place, unit, bytes);
         self.held.fetch_sub(freed, Ordering::Relaxed);
         self.shrink();
     }
 
-    /// Moves the hand until the bound holds.
+    /// Evicts units until the cache is within its bound or empty.
     fn shrink(&self) {
         let mut empty = 0;
         while self.held.load(Ordering::Relaxed) > self.bytes_max() && empty < 2 * SHARDS {
@@ -194,7 +199,7 @@ impl BlockCache {
     }
 }
 
-/// The right to read a unit that others wait for.
+/// The exclusive right to read one unit while other threads that need it wait.
 pub(crate) struct Claim<'a> {
     cache: &'a BlockCache,
     place: Place,
@@ -202,7 +207,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Gives the unit to the cache and to those who wait.
+    /// Inserts the unit that was read into the cache and wakes the waiting threads.
     pub(crate) fn land(self, unit: Arc<dyn Unit>) {
         self.cache.misses.inc();
         self.cache.land(&self.place, unit);

@@ -1,4 +1,4 @@
-//! A shard of the cache: units by their place, and the units that are being read.
+//! One shard of the block cache: the cached units by location, and the units that are being read.
 
 use super::cache::Unit;
 use crate::sync::{Condvar, Mutex, lock, wait};
@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Where a unit lies: the number of its block, of its file in the block, and its offset there.
+/// The location of a unit, used as its cache key: the number of the block, the number of the file
+/// in the block and the offset in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) block: u64,
@@ -16,7 +17,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Which of so many shards it belongs to.
+    /// Returns the index of the shard, out of `shards`, that holds the unit.
     pub(crate) fn shard(&self, shards: usize) -> usize {
         let mut hasher = FxHasher::default();
         self.hash(&mut hasher);
@@ -24,17 +25,17 @@ impl Place {
     }
 }
 
-/// What becomes of a unit that is asked for.
+/// The result of looking up a unit in a shard.
 pub(crate) enum Flight<'a> {
-    /// It is there.
+    /// The unit is cached.
     Landed(Arc<dyn Unit>),
-    /// Another thread reads it.
+    /// Another thread is reading the unit; the caller can wait for it.
     Elsewhere(Arc<Pending>),
-    /// The caller must read it; others wait until this is dropped.
+    /// The caller must read the unit. Other threads wait until this value is dropped.
     Here(Owned<'a>),
 }
 
-/// A unit that is being read.
+/// A unit that one thread is reading and that other threads can wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     is_over: Mutex<bool>,
@@ -42,7 +43,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Waits until the reader is done.
+    /// Waits until the reading thread has finished, whether it succeeded or failed.
     pub(crate) fn wait(&self) {
         let mut is_over = lock(&self.is_over);
         while !*is_over {
@@ -51,7 +52,7 @@ impl Pending {
     }
 }
 
-/// Held by the thread that reads a unit.
+/// Marks the calling thread as the reader of a unit. Dropping it wakes the waiting threads.
 pub(crate) struct Owned<'a> {
     shard: &'a Shard,
     place: Place,
@@ -69,15 +70,16 @@ impl Drop for Owned<'_> {
 struct Held {
     unit: Arc<dyn Unit>,
     bytes: usize,
-    /// Since the hand last passed.
+    /// True if the unit was used since the eviction hand last passed it.
     is_used: bool,
 }
 
-/// What a shard knows.
+/// The cached and the pending units of a shard, behind its lock.
 #[derive(Default)]
 struct State {
     held: FxHashMap<Place, Held>,
-    /// In the order of the hand; a place that is not held any more is passed over.
+    /// Locations in the order in which the eviction hand visits them. Locations of units that are
+    /// no longer cached are skipped.
     order: VecDeque<Place>,
     pending: FxHashMap<Place, Arc<Pending>>,
 }
@@ -88,12 +90,12 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// See the module.
+/// A shard of the cache: one lock and the units it protects. It does not enforce a bound itself.
 #[derive(Debug, Default)]
 pub(crate) struct Shard(Mutex<State>);
 
 impl Shard {
-    /// Looks a unit up; the caller must read it if no other thread does.
+    /// Looks up a unit. If it is neither cached nor being read, the caller becomes its reader.
     pub(crate) fn begin(&self, place: &Place) -> Flight<'_> {
         let mut state = lock(&self.0);
         if let Some(held) = state.held.get_mut(place) {
@@ -112,7 +114,7 @@ impl Shard {
         })
     }
 
-    /// Keeps a unit; returns the bytes of one that it replaces.
+    /// Inserts a unit and returns the bytes of the unit that it replaces, or 0.
     pub(crate) fn put(&self, place: Place, unit: Arc<dyn Unit>, bytes: usize) -> usize {
         let mut state = lock(&self.0);
         let held = Held {
@@ -129,10 +131,12 @@ impl Shard {
         }
     }
 
-    /// Moves the hand to the first unit that goes, and returns its bytes; `None` if there is none.
+    /// Advances the hand to the first unit that may be evicted, evicts it and returns its bytes.
+    /// Returns `None` if the shard is empty.
     pub(crate) fn turn(&self) -> Option<usize> {
         let mut state = lock(&self.0);
-        // Each is passed twice at most: the first time it may be spared.
+        // This loop ends: it visits each unit at most twice, because only the first visit can spare
+        // it.
         while let Some(place) = state.order.pop_front() {
             let Some(held) = state.held.get_mut(&place) else {
                 continue;
@@ -146,7 +150,7 @@ impl Shard {
         None
     }
 
-    /// Drops the units of a block, and returns their bytes.
+    /// Evicts the units of a block and returns the number of bytes that they took.
     pub(crate) fn forget(&self, block: u64) -> usize {
         let mut state = lock(&self.0);
         let mut freed = 0;

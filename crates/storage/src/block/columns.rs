@@ -1,4 +1,4 @@
-//! Reads samples of a block, a column at a time.
+//! The reader of the samples of a block, one column at a time.
 
 use super::data_page::{DataPage, PageColumn};
 use super::pages::{self, PageEntry, PagesUnit};
@@ -13,41 +13,44 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a block holds of a series: all of it, or a part if it is long.
+/// The location of the samples of one series in a page. A long series has several such parts, in
+/// consecutive pages.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockColumn {
     ordinal: u32,
     part: u32,
     column: PageColumn,
     entry: TimesEntry,
-    /// Whether it is the last of its page, so that another part may follow.
+    /// True if the column is the last one of its page, so that another part of the series may
+    /// follow.
     is_last: bool,
 }
 
 impl BlockColumn {
-    /// From the first sample to the last.
+    /// Returns the time range from the first to the last sample, both inclusive.
     pub fn range(&self) -> TimeRange {
         TimeRange::new(self.entry.first, self.entry.last)
     }
 
-    /// How many samples.
+    /// Returns the number of samples in the column.
     pub fn sample_count(&self) -> usize {
         self.entry.count
     }
 
-    /// The number of its time column: columns of one block with equal numbers have equal times.
+    /// Returns the number of the time column. Two columns of one block with the same number have
+    /// identical timestamps.
     pub fn time_column(&self) -> u32 {
         self.column.times
     }
 
-    /// Whether all samples are floats without start timestamps.
+    /// Returns whether all samples are floats without start timestamps.
     pub fn is_plain(&self) -> bool {
         self.column.is_plain()
     }
 }
 
-/// Reads columns of a block, and remembers the page that it read last and what of it was decoded:
-/// one for each thread, and cheapest in the order of the block.
+/// Reads columns of a block. It keeps the page that it read last together with the decoded times
+/// and values, so each thread should have its own reader and read series in block order.
 #[derive(Debug)]
 pub struct BlockReader<'a> {
     block: &'a Block,
@@ -57,10 +60,11 @@ pub struct BlockReader<'a> {
     floats: FloatReader,
 }
 
-/// A page that is not opened.
+/// The location and the index entry of a page that has not been read yet.
 type Located = (PageAt, Arc<PagesUnit>, PageEntry);
 
-/// A page, and those around it.
+/// The page that the reader has open, with its index entry and the index unit that lists its
+/// neighbours.
 #[derive(Debug)]
 struct OpenPage {
     at: PageAt,
@@ -70,7 +74,8 @@ struct OpenPage {
 }
 
 impl OpenPage {
-    /// The column of a part of a series, if it is in the page.
+    /// Returns the index of the column of a part of a series, or `None` if the page does not
+    /// contain it.
     fn column(&self, ordinal: u32, part: u32) -> Option<usize> {
         let at = ordinal.checked_sub(self.entry.first)? as usize;
         let of_first = if at == 0 { self.entry.part } else { 0 };
@@ -79,7 +84,7 @@ impl OpenPage {
 }
 
 impl Block {
-    /// A reader of its columns.
+    /// Creates a reader of the block's columns. It reads nothing until its first call.
     pub fn reader(&self) -> BlockReader<'_> {
         BlockReader {
             block: self,
@@ -92,7 +97,7 @@ impl Block {
 }
 
 impl BlockReader<'_> {
-    /// Appends the samples of a series that lie in `range`; all of them or none.
+    /// Appends the samples of a series within `range` to `into`. On an error nothing is appended.
     pub fn read(
         &mut self,
         ordinal: u32,
@@ -110,7 +115,7 @@ impl BlockReader<'_> {
         read
     }
 
-    /// Whether a series has a sample in `range`.
+    /// Returns whether a series has a sample in `range`.
     pub fn has(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
         let mut next = self.column(ordinal, range)?;
         while let Some(column) = next {
@@ -123,7 +128,7 @@ impl BlockReader<'_> {
         Ok(false)
     }
 
-    /// The first part of a series that may have samples in `range`.
+    /// Returns the first part of a series that may contain samples in `range`, or `None`.
     pub fn column(
         &mut self,
         ordinal: u32,
@@ -135,7 +140,8 @@ impl BlockReader<'_> {
         }
     }
 
-    /// The part behind one that may have samples in `range`, if there is one.
+    /// Returns the next part of the series after `column` that may contain samples in `range`, or
+    /// `None`.
     pub fn next_part(
         &mut self,
         column: &BlockColumn,
@@ -147,7 +153,8 @@ impl BlockReader<'_> {
         }
     }
 
-    /// The first part from one on whose page overlaps `range`: others are not opened.
+    /// Returns the first part, starting with `part`, whose page overlaps `range`. Pages outside the
+    /// range are not read.
     fn part_from(
         &mut self,
         ordinal: u32,
@@ -187,14 +194,14 @@ impl BlockReader<'_> {
         }))
     }
 
-    /// Whether the open page has a part of a series, and may have samples in `range`.
+    /// Returns whether the open page contains the part of the series and overlaps `range`.
     fn has_open(&self, ordinal: u32, part: u32, range: TimeRange) -> bool {
         let open = self.page.as_ref();
         let open = open.filter(|open| open.column(ordinal, part).is_some());
         open.is_some_and(|open| open.entry.range.overlaps(&range))
     }
 
-    /// The times of a column.
+    /// Returns the timestamps of a column in milliseconds.
     pub fn times(&mut self, column: &BlockColumn) -> Result<Arc<[TimestampMs]>, StorageError> {
         let number = column.column.times;
         if let Some((known, times)) = &self.newest
@@ -211,8 +218,8 @@ impl BlockReader<'_> {
         Ok(times)
     }
 
-    /// Appends the values `wanted`, counted from the first, of a column that holds nothing but
-    /// floats. All of them must be there.
+    /// Appends the values at the indexes `wanted` of a column that contains only floats. Returns an
+    /// error if the column has fewer values than that.
     pub fn read_plain(
         &mut self,
         column: &BlockColumn,
@@ -284,7 +291,8 @@ impl BlockReader<'_> {
         }
     }
 
-    /// Opens the page of a part of a series, and says which column it is there.
+    /// Opens the page that contains the part of a series and returns the index of its column.
+    /// Returns `None` if the series has no such part.
     fn turn_to(&mut self, ordinal: u32, part: u32) -> Result<Option<usize>, StorageError> {
         let known = self.page.as_ref();
         if let Some(at) = known.and_then(|page| page.column(ordinal, part)) {
@@ -309,7 +317,8 @@ impl BlockReader<'_> {
         Ok(column)
     }
 
-    /// The page of a part of a series: the open one, the one behind it, or one that is looked for.
+    /// Finds the page of a part of a series. It tries the open page and its successor before it
+    /// searches the index.
     fn locate(&self, ordinal: u32, part: u32) -> Result<Option<Located>, StorageError> {
         let key = pages::key(ordinal, part);
         if let Some(open) = &self.page {
@@ -328,7 +337,8 @@ impl BlockReader<'_> {
         }
         let (at, pages) = self.block.find_page(key)?;
         let entry = pages.entries().get(at.index).copied();
-        // Of a further part the page begins with it, or there is none.
+        // A part after the first is always the first column of its page. If the page that was found
+        // begins with another key, the part does not exist.
         let entry = entry.filter(|entry| part == 0 || entry.key() == key);
         Ok(entry.map(|entry| (at, pages, entry)))
     }
@@ -342,7 +352,7 @@ impl BlockReader<'_> {
         entry.map_err(|e| self.of_times(number, e))
     }
 
-    /// Opens the unit of a time column, and says which it is there.
+    /// Opens the unit that contains a time column and returns the index of the column in it.
     fn turn_to_times(&mut self, number: u32) -> Result<usize, StorageError> {
         let index = |(first, unit): &(u32, Arc<TimesUnit>)| {
             let at = number.checked_sub(*first)? as usize;
@@ -365,7 +375,7 @@ impl BlockReader<'_> {
     }
 }
 
-/// The error for a page that is malformed.
+/// Returns the error for a malformed page, with its file and offset.
 fn of_page(block: &Block, entry: &PageEntry, e: Malformed) -> StorageError {
     match block.data_file(entry) {
         Ok(file) => file.malformed(entry.offset)(e),

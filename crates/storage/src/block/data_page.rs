@@ -1,18 +1,19 @@
-//! Pages of a block: the columns of consecutive series, some 64 KiB that are read and checked as
-//! one.
+//! The data pages of a block: columns of consecutive series, about 64 KiB that are read and
+//! verified as a whole.
 //!
 //! ```text
 //! page   = columns varint | starts varint | kinds | times | starts of columns
-//!        | lengths of stored columns | distances of others | lengths of starts
+//!        | lengths of stored columns | distances of shared columns | lengths of start columns
 //!        | start columns | stored columns
-//! kind   = 0 constant | 1 floats | 2 mixed; 4 more for a column that is equal to one before
+//! kind   = 0 constant | 1 floats | 2 mixed; plus 4 for a column equal to an earlier one
 //! ```
 //!
-//! Lists are integer columns, columns those of `docs/format/page.md`, all of a page in one stripe.
-//! The first column is that of the page's first series, whose number the index has. Times are
-//! numbers of the block's time columns. A column that is equal to one before says how many stored
-//! columns before the next one that is; the starts of a column are one more than the number of its
-//! start column, 0 for none.
+//! The lists are integer columns and the columns are those of `docs/format/page.md`, with the whole
+//! page as one stripe. The first column belongs to the first series of the page, whose ordinal is
+//! in the index. `times` contains numbers of the block's time columns. The distance of a shared
+//! column is the number of stored columns to go back, from the next stored column, to reach the
+//! column with equal content. `starts of columns` contains one plus the number of the start column,
+//! or 0 for none.
 
 use super::cache::Unit;
 use super::numbers;
@@ -30,16 +31,17 @@ use crate::page::{ints, mixed};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of values after which a page ends.
+/// Number of value bytes after which a page ends.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Columns of a page at most: constants take no bytes, and a reader of one reads the lists of all.
+/// Maximum number of columns in a page. Constant columns take almost no value bytes, and a reader
+/// of a single column decodes the lists of all columns.
 const COLUMNS_MAX: usize = 4_096;
 
-/// What a kind has more for a column that is stored elsewhere.
+/// Added to the kind of a column whose content is stored as part of an earlier column.
 const SHARED: u64 = 4;
 
-/// A page in the making. Memory: the page, and what the column before was encoded from.
+/// A builder of data pages. Its memory is bounded by one page plus the input of the column before.
 #[derive(Debug, Default)]
 pub(crate) struct DataPageBuilder {
     values: ColumnEncoder,
@@ -47,13 +49,13 @@ pub(crate) struct DataPageBuilder {
     kinds: Vec<u64>,
     times: Vec<u64>,
     starts: Vec<u64>,
-    /// Where each stored column begins.
+    /// Offset of each stored column in the encoded values.
     stored: Vec<usize>,
     distances: Vec<u64>,
 }
 
 impl DataPageBuilder {
-    /// Adds the samples of the next series, whose times have this number.
+    /// Adds the samples of the next series. `times` is the number of its time column in the block.
     pub(crate) fn push(&mut self, times: u32, family: Option<Family>, columns: &Columns) {
         let planner = &mut self.values.encoders.ints;
         let starts = self.start_columns.number(planner, &columns.start_times);
@@ -72,17 +74,17 @@ impl DataPageBuilder {
         self.starts.push(starts as u64);
     }
 
-    /// Columns so far.
+    /// Returns the number of columns added so far.
     pub(crate) fn len(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether the page is to end.
+    /// Returns whether the page has reached its limit of bytes or columns.
     pub(crate) fn is_full(&self) -> bool {
         self.values.data().len() >= PAGE_BYTES || self.kinds.len() >= COLUMNS_MAX
     }
 
-    /// The page; what follows is pushed to the next one.
+    /// Returns the encoded page and resets the builder for the next one.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let data = self.values.data();
         let ends = self.stored.iter().skip(1).copied().chain([data.len()]);
@@ -97,7 +99,7 @@ impl DataPageBuilder {
         let mut out = Vec::with_capacity(data.len() + 8 * self.kinds.len());
         push_uvarint(&mut out, self.kinds.len() as u64);
         push_uvarint(&mut out, start_columns.len() as u64);
-        // Of its own: what encodes columns has their memory.
+        // A separate planner: the one of the column encoder holds state of the columns.
         let mut planner = Planner::default();
         for list in [
             &self.kinds,
@@ -124,30 +126,30 @@ impl DataPageBuilder {
     }
 }
 
-/// What a page holds of one series.
+/// The location and encoding of the column of one series in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageColumn {
     kind: Kind,
-    /// The number of its time column.
+    /// Number of its time column in the block.
     pub(crate) times: u32,
-    /// One more than the number of its start column.
+    /// One plus the number of its start column, or 0 if it has no start timestamps.
     starts: u32,
     offset: u32,
 }
 
 impl PageColumn {
-    /// Whether all samples are floats without start timestamps.
+    /// Returns whether all samples are floats without start timestamps.
     pub(crate) fn is_plain(&self) -> bool {
         self.kind != Kind::Mixed && self.starts == 0
     }
 }
 
-/// A page that was read.
+/// A data page with the decoded directory of its columns; values are decoded on each read.
 #[derive(Debug)]
 pub(crate) struct DataPage {
     bytes: Arc<[u8]>,
     columns: Vec<PageColumn>,
-    /// Where each start column begins.
+    /// Offset of each start column.
     starts: Vec<u32>,
 }
 
@@ -159,7 +161,7 @@ impl Unit for DataPage {
 }
 
 impl DataPage {
-    /// Finds the columns of a page, whose checksum holds.
+    /// Decodes the directory of a page whose checksum was verified by the caller.
     pub(crate) fn open(bytes: &[u8]) -> Result<Self, Malformed> {
         let too_many = Malformed("page with too many columns");
         let mut cursor = Cursor::new(bytes);
@@ -209,18 +211,19 @@ impl DataPage {
         })
     }
 
-    /// How many columns.
+    /// Returns the number of columns.
     pub(crate) fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// The column with this index.
+    /// Returns the column at `index`, or `None` if the page has fewer columns.
     pub(crate) fn column(&self, index: usize) -> Option<PageColumn> {
         self.columns.get(index).copied()
     }
 
-    /// Appends the samples `wanted` of a column of `count` to values, histograms and start
-    /// timestamps of `into`, not their times. On an error some may be longer than others.
+    /// Appends the samples at the indexes `wanted` of a column of `count` samples to the values,
+    /// histograms and start timestamps of `into`, but not to its times. On an error, these lists
+    /// may differ in length.
     pub(crate) fn read(
         &self,
         column: &PageColumn,
@@ -250,7 +253,7 @@ impl DataPage {
         }
     }
 
-    /// Appends the values `wanted` of a column of `count` floats.
+    /// Appends the values at the indexes `wanted` of a column of `count` floats.
     pub(crate) fn read_floats(
         &self,
         column: &PageColumn,
@@ -280,7 +283,8 @@ impl DataPage {
     }
 }
 
-/// Where columns of these lengths begin, of which the first is at the cursor.
+/// Returns the offsets of consecutive columns of the given lengths, the first of which starts at
+/// the cursor.
 fn offsets(bytes: &[u8], cursor: &mut Cursor<'_>, lengths: &[u64]) -> Result<Vec<u32>, Malformed> {
     let mut offsets = Vec::with_capacity(lengths.len());
     for length in lengths {

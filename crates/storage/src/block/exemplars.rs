@@ -1,13 +1,14 @@
-//! The section of exemplars, which a block may lack: those of its series, by their ordinals.
+//! The optional section that holds the exemplars of a block, keyed by the ordinals of their series.
 //!
 //! ```text
 //! section = exemplars varint | oldest time zigzag varint | (newest - oldest) varint | table
-//! unit    = exemplars as in the log, with ordinals for slots, the first measured against nothing
+//! unit    = exemplars encoded as in the WAL, with ordinals in place of slots; no base exemplar
 //! ```
 //!
-//! A unit is known by its first ordinal and how many exemplars of it lie in units before. Times are
-//! those of the exemplars, which may lie a little before those of the block. Invariant: ordinals
-//! ascend, and the exemplars of one in their order; none is there twice.
+//! The key of a unit consists of the first ordinal in it and the number of exemplars of that series
+//! in earlier units. The times are those of the exemplars; they may begin slightly before the time
+//! range of the block. Invariant: ordinals ascend, the exemplars of one series are sorted, and no
+//! exemplar occurs twice.
 
 use super::cache::Unit;
 use super::reader::Block;
@@ -23,27 +24,29 @@ use firn_model::sample::TimeRange;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Bytes after which a unit ends: some thousand exemplars.
+/// Number of bytes after which a unit ends: about a thousand exemplars.
 const UNIT_BYTES: usize = 32 << 10;
 
-/// Exemplars of a block, about: some 50 MB of them, whatever its range. Where there are more, each
-/// series keeps one in so many.
+/// Approximate maximum number of exemplars in a block, about 50 MB regardless of its time range. If
+/// there are more, each series keeps every n-th exemplar.
 const EXEMPLARS_MAX: u64 = 1 << 20;
 
-/// Exemplars of a series in a block: a megabyte or two while they are merged, at most a few.
+/// Maximum number of exemplars of one series in a block. A merge holds one series in memory, so
+/// this limits it to a megabyte or two.
 const OF_SERIES_MAX: usize = 1 << 12;
 
-/// Where the exemplars of a block are.
+/// The decoded section: the number and time range of the exemplars, and the locations of their
+/// units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExemplarsTable {
     pub(crate) count: u64,
-    /// Of their times.
+    /// Time range of the exemplars.
     pub(crate) range: TimeRange,
     pub(crate) units: UnitTable,
 }
 
 impl ExemplarsTable {
-    /// Appends the section.
+    /// Appends the encoded section to `out`.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.count);
         push_uvarint(out, zigzag(self.range.min));
@@ -51,7 +54,7 @@ impl ExemplarsTable {
         self.units.encode(planner, out);
     }
 
-    /// Reads a section whose units lie in front of `end`.
+    /// Decodes a section whose units all end at or before the offset `end`.
     pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let count = cursor.uvarint()?;
@@ -69,14 +72,14 @@ impl ExemplarsTable {
     }
 }
 
-/// Exemplars on their way into units.
+/// The exemplars of a block that is being written, collected into units.
 #[derive(Default)]
 pub(crate) struct ExemplarsDraft {
     encoder: ExemplarEncoder,
     bytes: Vec<u8>,
-    /// The key of the unit under way.
+    /// Key of the current unit.
     first: u64,
-    /// The newest series, and how many exemplars it has so far.
+    /// Ordinal of the current series, and the number of its exemplars so far.
     newest: (u32, u32),
     count: u64,
     range: Option<TimeRange>,
@@ -84,7 +87,8 @@ pub(crate) struct ExemplarsDraft {
 }
 
 impl ExemplarsDraft {
-    /// Adds an exemplar behind the others. Whether the unit is to be ended.
+    /// Appends an exemplar; ordinals must ascend. Returns true if the current unit is full and
+    /// should be ended.
     pub(crate) fn push(&mut self, ordinal: u32, exemplar: &TimedExemplar<'_>) -> bool {
         if self.newest.0 != ordinal {
             self.newest = (ordinal, 0);
@@ -101,7 +105,7 @@ impl ExemplarsDraft {
         self.bytes.len() >= UNIT_BYTES
     }
 
-    /// Ends the unit under way, which `append` writes.
+    /// Ends the current unit, if it has exemplars, and writes it with `append`.
     pub(crate) fn end_unit(
         &mut self,
         append: impl FnOnce(u64, &[u8]) -> Result<UnitEntry, StorageError>,
@@ -114,7 +118,7 @@ impl ExemplarsDraft {
         Ok(())
     }
 
-    /// The section, if there is an exemplar. All units were ended.
+    /// Returns the section, or `None` if there are no exemplars. All units must have been ended.
     pub(crate) fn into_table(self) -> Option<ExemplarsTable> {
         Some(ExemplarsTable {
             count: self.count,
@@ -124,19 +128,20 @@ impl ExemplarsDraft {
     }
 }
 
-/// How few of the exemplars that are offered to a block it keeps: of each series the newest one of
-/// so many that follow each other.
+/// The rate at which a block thins out its exemplars: of every n consecutive exemplars of a series,
+/// the newest is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thinning(usize);
 
 impl Thinning {
-    /// For a block that is offered so many exemplars.
+    /// Returns the rate for a block for which `count` exemplars are available.
     pub(crate) fn of(count: u64) -> Self {
         let each = count.div_ceil(EXEMPLARS_MAX).max(1);
         Self(usize::try_from(each).unwrap_or(usize::MAX))
     }
 
-    /// Those that are kept of what several sources have of one series: in order, each once.
+    /// Merges the exemplars that several sources have of one series: sorts them, removes duplicates
+    /// and applies the rate.
     pub(crate) fn kept<'a>(
         &self,
         of_series: impl Iterator<Item = TimedExemplar<'a>>,
@@ -145,7 +150,7 @@ impl Thinning {
         all.sort_by(TimedExemplar::order);
         all.dedup_by(|a, b| a.order(b) == Ordering::Equal);
         let each = self.0.max(all.len().div_ceil(OF_SERIES_MAX));
-        // Counted from the newest one, which stays.
+        // Count from the end, so that the newest exemplar is always kept.
         let first = all.len().saturating_sub(1) % each;
         all.into_iter().skip(first).step_by(each).collect()
     }
@@ -155,7 +160,7 @@ fn key(ordinal: u32, before: u32) -> u64 {
     u64::from(ordinal) << u32::BITS | u64::from(before)
 }
 
-/// A unit.
+/// A decoded unit of exemplars.
 #[derive(Debug)]
 pub(crate) struct ExemplarsUnit(SeriesExemplars);
 
@@ -166,14 +171,15 @@ impl Unit for ExemplarsUnit {
 }
 
 impl ExemplarsUnit {
-    /// Opens the bytes of a unit whose key is `first`.
+    /// Decodes a unit whose key is `first`.
     pub(crate) fn open(bytes: &[u8], first: u64) -> Result<Self, Malformed> {
         let mut exemplars = SeriesExemplars::default();
         let mut last: Option<(u64, i64)> = None;
         each_exemplar(bytes, |ordinal, exemplar| {
             let begins = last.is_some() || ordinal == first >> u32::BITS;
             let ascends = last.is_none_or(|last| last <= (ordinal, exemplar.time));
-            // What is no longer than it may be bounds what a few bytes become.
+            // Rejecting exemplars above the length limit bounds the memory that a few bytes can
+            // decode to.
             if !begins || !ascends || exemplar.is_too_long() {
                 return Err(Malformed("exemplars out of order"));
             }
@@ -187,8 +193,8 @@ impl ExemplarsUnit {
         }
     }
 
-    /// Whether they are what is said of them: those of one series ascend, none is there twice.
-    /// Returns how many there are.
+    /// Verifies that the exemplars of each series are sorted without duplicates and that all
+    /// ordinals are below `series`. Returns the number of exemplars.
     pub(crate) fn check(&self, series: u32) -> Result<u64, Malformed> {
         let mut last: Option<(u64, TimedExemplar<'_>)> = None;
         for (ordinal, exemplar) in self.0.iter() {
@@ -205,19 +211,19 @@ impl ExemplarsUnit {
 }
 
 impl Block {
-    /// How many exemplars it has.
+    /// Returns the number of exemplars in the block.
     pub fn exemplar_count(&self) -> u64 {
         self.exemplars.as_ref().map_or(0, |table| table.count)
     }
 
-    /// Whether exemplars of it may lie in `range`.
+    /// Returns whether the block may contain exemplars in `range`.
     pub fn has_exemplars_in(&self, range: TimeRange) -> bool {
         let table = self.exemplars.as_ref();
         table.is_some_and(|table| table.range.overlaps(&range))
     }
 
-    /// Calls `each` with the exemplars of the series with these ordinals, and the place of their
-    /// series among those, until it fails.
+    /// Calls `each` with every exemplar of the series with these ordinals, along with the index of
+    /// the series in `series`. Stops at the first error that `each` returns.
     pub fn exemplars<E: From<StorageError>>(
         &self,
         series: &[u32],

@@ -1,4 +1,4 @@
-//! A file of a block: bytes by offset and length, and the errors that name both.
+//! A file of a block, read by offset and length. Its errors name the path and the offset.
 
 use crate::encoding::Malformed;
 use crate::error::{StorageError, is_disk_fault};
@@ -8,15 +8,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that are read at once for a checksum.
+/// Number of bytes read at a time to compute a checksum.
 const READ_BYTES: u64 = 1 << 20;
 
 const MISSING: &str = "the file is missing";
 
-/// An open file, whose length is known.
+/// An open block file of known length, or a placeholder for a missing one.
 pub(crate) struct BlockRanges {
     path: PathBuf,
-    /// None if the file is missing.
+    /// `None` if the file is missing.
     file: Option<Arc<dyn File>>,
     bytes: u64,
 }
@@ -28,7 +28,7 @@ impl std::fmt::Debug for BlockRanges {
 }
 
 impl BlockRanges {
-    /// Opens the file at `path`.
+    /// Opens the file at `path` and reads its length.
     pub(crate) fn at(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
         let file = disk
             .open(path, OpenMode::Read)
@@ -43,7 +43,7 @@ impl BlockRanges {
         })
     }
 
-    /// A file that is missing: no byte of it can be read.
+    /// Creates a placeholder for a missing file. Every read from it returns an error.
     pub(crate) fn missing(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -52,28 +52,29 @@ impl BlockRanges {
         }
     }
 
-    /// Whether it is there.
+    /// Returns whether the file exists.
     pub(crate) fn is_there(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Says that it should have so many bytes.
+    /// Returns the error for a file whose length should be `wanted` bytes.
     pub(crate) fn of_other_length(&self, wanted: u64) -> StorageError {
         let what = format!("{} bytes instead of {wanted}", self.bytes);
         self.damaged(self.bytes.min(wanted), what)
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its length.
+    /// Returns the length of the file in bytes, 0 if it is missing.
     pub(crate) fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// The `bytes` bytes at `offset`. Nothing is allocated for bytes that the file does not have.
+    /// Reads `bytes` bytes at `offset` and adds them to `count`. Ranges beyond the end of the file
+    /// are rejected before memory is allocated.
     pub(crate) fn read(
         &self,
         offset: u64,
@@ -101,7 +102,7 @@ impl BlockRanges {
         Ok(read)
     }
 
-    /// The CRC-32C of all its bytes.
+    /// Computes the CRC-32C of the whole file.
     pub(crate) fn checksum(&self, count: &Counter) -> Result<u32, StorageError> {
         let mut sum = 0;
         for start in (0..self.bytes).step_by(READ_BYTES as usize) {
@@ -121,7 +122,7 @@ impl BlockRanges {
         }
     }
 
-    /// Says that the bytes at `offset` are not what was written.
+    /// Returns the error for corrupted bytes at `offset`.
     pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Damaged {
             path: self.path.clone(),
@@ -130,7 +131,7 @@ impl BlockRanges {
         }
     }
 
-    /// For `map_err`: the bytes at `offset` are malformed.
+    /// Returns a function for `map_err` that reports malformed bytes at `offset`.
     pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
         move |e| self.damaged(offset, e.to_string())
     }

@@ -1,7 +1,8 @@
-//! The content of `meta.json` of a block of version 1, derived from its index and its pages.
+//! Reconstructs the content of `meta.json` for a block of version 1 from its index and its pages.
 //!
-//! The index of later versions contains it. Sources, nominal range, shard and the number of
-//! histograms cannot be derived. This code reads all pages.
+//! Blocks of later versions have a copy of `meta.json` in their index. Sources, nominal range,
+//! shard and the number of histograms cannot be derived. The reconstruction reads all pages of the
+//! block.
 
 use super::cache::BlockCache;
 use super::data_page::DataPage;
@@ -15,7 +16,7 @@ use crate::error::StorageError;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 
-/// Finds it for the block with `footer` whose pages are in `table`, in the folder `dir`.
+/// Reconstructs the metadata of the block in `dir` from its `footer` and the `table` of its pages.
 pub(super) fn find_meta(
     index: &BlockIndex,
     footer: &Footer,
@@ -25,7 +26,7 @@ pub(super) fn find_meta(
 ) -> Result<BlockMeta, StorageError> {
     let mut files = vec![index.first().summed(INDEX, cache)?];
     let mut data = Vec::new();
-    // The first that is not there ends them.
+    // Data files are numbered without gaps, so the first missing one is the end.
     while let Ok(file) = BlockRanges::at(index.disk(), &dir.join(data_name(data.len()))) {
         files.push(file.summed(&data_name(data.len()), cache)?);
         data.push(file);
@@ -57,7 +58,7 @@ pub(super) fn find_meta(
     })
 }
 
-/// Columns of a page; none of one that is damaged.
+/// Returns the number of columns in a page, or 0 if the page is damaged.
 fn columns_of(page: &PageEntry, data: &[BlockRanges], cache: &BlockCache) -> u64 {
     let read = data.get(page.file as usize).and_then(|file| {
         let bytes = file.read(page.offset, page.bytes as usize, &cache.read_bytes);
@@ -69,7 +70,7 @@ fn columns_of(page: &PageEntry, data: &[BlockRanges], cache: &BlockCache) -> u64
 }
 
 impl BlockRanges {
-    /// Its entry in `meta.json`, with the checksum of what it holds.
+    /// Returns the file's entry for `meta.json`, with a checksum computed from its current content.
     fn summed(&self, name: &str, cache: &BlockCache) -> Result<FileMeta, StorageError> {
         Ok(FileMeta {
             name: name.to_owned(),

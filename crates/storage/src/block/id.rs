@@ -1,4 +1,4 @@
-//! Names of blocks: ULIDs, which sort by the time at which they were made.
+//! Block ids: ULIDs, which sort by creation time.
 //!
 //! ```text
 //! 128 bits = milliseconds since the epoch (48) | random or derived (80)
@@ -11,39 +11,40 @@ use std::str::FromStr;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Digits of the text.
+/// Number of digits in the text form.
 const LEN: usize = 26;
 
-/// Bits behind the time.
+/// Number of bits below the time.
 const REST_BITS: u32 = 80;
 
-/// The name of a block.
+/// The id of a block: a ULID, which is also the name of its folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(u128);
 
-/// A text that names no block.
+/// The error for a text that is not a block id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid block id: expected 26 digits of Crockford's base 32")]
 pub struct NotABlockId;
 
 impl BlockId {
-    /// The name for a time and 80 bits; of both only as many bits are taken as there is room for.
+    /// Creates an id from a time in milliseconds and 80 further bits. Excess high bits of both are
+    /// dropped.
     pub fn new(time_ms: TimestampMs, rest: u128) -> Self {
         let time = (time_ms as u128) << REST_BITS;
         Self(time | rest & ((1 << REST_BITS) - 1))
     }
 
-    /// The time, in milliseconds since the epoch.
+    /// Returns the time of the id in milliseconds since the epoch.
     pub fn time_ms(self) -> TimestampMs {
         (self.0 >> REST_BITS) as TimestampMs
     }
 
-    /// The name as it is stored.
+    /// Returns the id as stored in a block: 16 bytes, big endian.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The name that was stored.
+    /// Returns the id stored as 16 bytes, big endian.
     pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }

@@ -1,6 +1,7 @@
-//! The index of a block and its copy: each range of bytes is read from the first intact file.
+//! The index of a block and its copy. Each byte range is read from the first of the two files in
+//! which it is intact.
 //!
-//! Both files have the same bytes, so damage to one costs nothing. The copy is opened when a read
+//! The files have identical content, so damage to one loses nothing. The copy is opened when a read
 //! of the index fails. Invariant: bytes that fail their check are never returned, and a read that
 //! needs the copy reports the damage. Blocks of version 1 have no copy.
 
@@ -15,14 +16,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// See the module.
+/// The files `index` and `index.copy` of a block, presented as one file.
 pub(crate) struct BlockIndex {
     disk: Arc<dyn Disk>,
     first: BlockRanges,
     copy_path: PathBuf,
     copy: OnceLock<BlockRanges>,
     bytes: u64,
-    /// Why the first file is not read as a whole, where that was found when it was opened.
+    /// The damage that was found when the first file was opened, if it is missing or has the wrong
+    /// length.
     damage: Option<StorageError>,
 }
 
@@ -33,8 +35,8 @@ impl std::fmt::Debug for BlockIndex {
 }
 
 impl BlockIndex {
-    /// Opens the index in the folder `dir`. Its length is `bytes`, or that of the first of both
-    /// files that is there.
+    /// Opens the index in the folder `dir`. Its length is `bytes`; if that is `None`, the length of
+    /// `index`, or of the copy if `index` is missing.
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -71,32 +73,33 @@ impl BlockIndex {
         Ok(index)
     }
 
-    /// The disk that it lies on.
+    /// Returns the disk that holds the block.
     pub(crate) fn disk(&self) -> &dyn Disk {
         &*self.disk
     }
 
-    /// Its length.
+    /// Returns the length of the index in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// The file that is read first.
+    /// Returns the file `index`, from which reads are tried first.
     pub(crate) fn first(&self) -> &BlockRanges {
         &self.first
     }
 
-    /// The copy, if there is one.
+    /// Returns the copy of the index, opening it on first use, or `None` if it cannot be opened.
     pub(crate) fn copy(&self) -> Option<&BlockRanges> {
         if self.copy.get().is_none() {
             let opened = BlockRanges::at(&*self.disk, &self.copy_path).ok()?;
-            // Another thread may have opened it meanwhile.
+            // Another thread may have opened it in the meantime; either result is fine.
             let _ = self.copy.set(opened);
         }
         self.copy.get()
     }
 
-    /// What `check` makes of `bytes` bytes at `offset`.
+    /// Reads `bytes` bytes at `offset` and returns the result of `check`, with the copy as the
+    /// fallback.
     fn read<T>(
         &self,
         (offset, bytes): (u64, usize),
@@ -108,7 +111,7 @@ impl BlockIndex {
         self.or_of_copy(checked, (offset, bytes), check, cache)
     }
 
-    /// The bytes of a unit, unless they are not those that were written.
+    /// Reads the bytes of a unit and verifies their checksum.
     pub(crate) fn read_unit(
         &self,
         entry: &UnitEntry,
@@ -121,8 +124,8 @@ impl BlockIndex {
         self.read((entry.offset, entry.bytes as usize), check, cache)
     }
 
-    /// The same where the first file was read: what `check` makes of the copy if it made nothing of
-    /// that.
+    /// Returns `of_first`, the checked result of reading the first file, if it is `Ok`. Otherwise
+    /// checks the same range of the copy, and returns the original error if that fails too.
     pub(crate) fn or_of_copy<T>(
         &self,
         of_first: Result<T, StorageError>,
@@ -146,25 +149,25 @@ impl BlockIndex {
         Ok(found)
     }
 
-    /// Reports damage to the first file as a whole, once the block is open.
+    /// Reports damage to the first file that was found when the block was opened.
     pub(crate) fn report(&self, cache: &BlockCache) {
         if let Some(damage) = &self.damage {
             cache.report_recovered(damage, INDEX_COPY);
         }
     }
 
-    /// Says that the bytes at `offset` are not what was written.
+    /// Returns the error for corrupted bytes at `offset`.
     pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
         self.first.damaged(offset, what)
     }
 
-    /// For `map_err`: the bytes at `offset` are malformed.
+    /// Returns a function for `map_err` that reports malformed bytes at `offset`.
     pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
         self.first.malformed(offset)
     }
 }
 
-/// Damage where a file should be and is not; another error as it is.
+/// Turns "not found" into damage, for a file that must exist; returns any other error unchanged.
 pub(crate) fn lost(error: StorageError, path: &Path) -> StorageError {
     match &error {
         StorageError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
-//! The names of labels, in order, with what is known of each before anything else is read; and the
-//! first values of the units of terms.
+//! The sections of label names and term units. They are kept in memory and lead from a matcher to
+//! the units that it needs.
 //!
 //! ```text
 //! labels = labels varint | labels x label
@@ -7,8 +7,8 @@
 //! terms  = table of units | first value of each unit
 //! ```
 //!
-//! Names and values are a length and as many bytes. The list of a label is that of the series that
-//! have it.
+//! Names and values are length-prefixed. Labels are sorted by name. The list of a label contains
+//! the series that have the label with any value.
 
 use super::terms::TermPostings;
 use super::unit::UnitTable;
@@ -18,67 +18,67 @@ use crate::encoding::{push_prefixed, push_uvarint};
 use crate::page::planner::Planner;
 use std::ops::Range;
 
-/// A label of a block.
+/// A label name of a block, with its range of terms and the series that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) name: Box<str>,
-    /// The numbers of its terms: as many as it has values.
+    /// Numbers of its terms, one per value.
     pub(crate) terms: Range<u32>,
-    /// The series that have it.
+    /// Posting list of the series that have the label.
     pub(crate) present: TermPostings,
 }
 
 impl Label {
-    /// How many values it has.
+    /// Returns the number of distinct values of the label.
     pub(crate) fn values(&self) -> u32 {
         self.terms.end - self.terms.start
     }
 }
 
-/// All labels, by name.
+/// All labels of a block, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelTable(Vec<Label>);
 
 impl LabelTable {
-    /// Adds a label; names ascend, terms follow each other.
+    /// Appends a label. Names must ascend, and its terms must follow those of the label before.
     pub(crate) fn push(&mut self, label: Label) {
         self.0.push(label);
     }
 
-    /// How many terms.
+    /// Returns the number of terms of all labels.
     pub(crate) fn terms(&self) -> u32 {
         self.0.last().map_or(0, |last| last.terms.end)
     }
 
-    /// The number of the label with this name.
+    /// Returns the number of the label named `name`, or `None` if no series has it.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
         let found = self.0.binary_search_by(|label| (*label.name).cmp(name));
         found.ok().map(|at| at as u32)
     }
 
-    /// The label with this number.
+    /// Returns the label with this number.
     pub(crate) fn get(&self, label: u32) -> Option<&Label> {
         self.0.get(label as usize)
     }
 
-    /// The label that a term belongs to.
+    /// Returns the label that the term belongs to.
     pub(crate) fn of_term(&self, term: u32) -> Option<&Label> {
         let at = self.0.partition_point(|label| label.terms.end <= term);
         self.0.get(at)
     }
 
-    /// All of them, in order.
+    /// Returns all labels, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Label> {
         self.0.iter()
     }
 
-    /// Bytes of memory.
+    /// Returns the number of bytes that the table takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let names: usize = self.0.iter().map(|label| label.name.len()).sum();
         names + self.0.capacity() * size_of::<Label>()
     }
 
-    /// The bytes of the section.
+    /// Encodes the section.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push_uvarint(&mut out, self.0.len() as u64);
@@ -92,7 +92,7 @@ impl LabelTable {
         out
     }
 
-    /// Reads a section of a block of `series` series.
+    /// Decodes the section of a block with `series` series.
     pub(crate) fn decode(bytes: &[u8], series: u32) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let count = cursor.count(6)?;
@@ -138,12 +138,12 @@ pub(crate) struct TermsTable {
 }
 
 impl TermsTable {
-    /// The first value of a unit that was added to the table.
+    /// Appends the first value of the unit that was last added to `units`.
     pub(crate) fn push_first(&mut self, value: Vec<u8>) {
         self.firsts.push(value.into());
     }
 
-    /// The bytes of the section.
+    /// Encodes the section.
     pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<u8> {
         let mut out = Vec::new();
         self.units.encode(planner, &mut out);
@@ -153,7 +153,7 @@ impl TermsTable {
         out
     }
 
-    /// Reads a section of units in front of `end`.
+    /// Decodes a section whose units all end at or before the offset `end`.
     pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let units = UnitTable::decode(&mut cursor, end)?;
@@ -165,16 +165,19 @@ impl TermsTable {
         }
     }
 
-    /// The index of the unit that holds `value` of a label with these terms, if any does.
+    /// Returns the index of the only unit that can contain `value` of the label, or `None` for a
+    /// corrupt table.
     pub(crate) fn find(&self, label: &Label, value: &[u8]) -> Option<usize> {
         let first = self.units.find(label.terms.start.into())?;
         let end = self.units.find(u64::from(label.terms.end) - 1)? + 1;
-        // The first unit may begin with terms of the label before; all others begin with its own.
+        // The first unit may begin with terms of the preceding label; the others begin with terms
+        // of this one.
         let others = self.firsts.get(first + 1..end)?;
         Some(first + others.partition_point(|first| **first <= *value))
     }
 
-    /// Terms of a label among which are all whose values begin with `prefix`: whole units.
+    /// Returns a range of terms of the label that contains every value with `prefix`, rounded to
+    /// whole units.
     pub(crate) fn with_prefix(&self, label: &Label, prefix: &[u8]) -> Range<u32> {
         let units = self.units.find(label.terms.start.into()).unwrap_or(0);
         let end = self
@@ -185,7 +188,7 @@ impl TermsTable {
             .get(units + 1..end.unwrap_or(0) + 1)
             .unwrap_or(&[]);
         let head = |first: &[u8]| first[..first.len().min(prefix.len())].cmp(prefix);
-        // Values with the prefix may begin in the unit in front of the first that begins with it.
+        // Values with the prefix may start in the unit before the first one that begins with it.
         let low = units + others.partition_point(|first| head(first).is_lt());
         let high = units + 1 + others.partition_point(|first| head(first).is_le());
         let number = |unit: usize| match self.units.get(unit) {
@@ -196,7 +199,7 @@ impl TermsTable {
         start..number(high).clamp(start, label.terms.end)
     }
 
-    /// Bytes of memory.
+    /// Returns the number of bytes that the table takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let firsts: usize = self.firsts.iter().map(|first| first.len() + 16).sum();
         self.units.memory_bytes() + firsts

@@ -1,4 +1,4 @@
-//! How the file `index` is laid out: units, sections, the section directory and the footer.
+//! The layout of the file `index`: units, sections, section directory and footer.
 //!
 //! ```text
 //! index   = units | sections | section directory | footer
@@ -8,75 +8,75 @@
 //!         | crc32c u32 of the file before the footer | crc32c u32 of the footer before
 //! ```
 //!
-//! `index.copy` has the same bytes. Blocks of version 1 have no copy, a section of hashes that
-//! nothing reads, and zero in place of the checksum of the file.
+//! `index.copy` has the same bytes. Blocks of version 1 have no copy, contain an unused section of
+//! hashes, and have zero in place of the checksum of the file.
 //!
-//! Units are what is read, checked and cached as one; the table of a section says where its units
-//! lie. A reader takes the footer, the directory and the sections in one read of the file's end. It
-//! refuses a section that it does not know unless it is optional.
+//! Each unit is read, verified and cached as a whole; the table in a section locates the units of
+//! that section. A reader loads footer, directory and sections with one read of the end of the
+//! file. It rejects a block with an unknown section unless that section is marked optional.
 
 use super::id::BlockId;
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use std::ops::Range;
 
-/// The version of the format that is written.
+/// The format version that is written.
 pub(crate) const VERSION: u32 = 2;
 
-/// The version before, which is read too.
+/// The previous format version, which can still be read.
 pub(crate) const VERSION_BEFORE: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"FIRNBLK\0";
 
-/// Bytes of the footer.
+/// Length of the footer in bytes.
 pub(crate) const FOOTER_BYTES: usize = 64;
 
 const SECTION_BYTES: usize = 24;
 
-/// Sections at most: the known ones, and room for those to come.
+/// Maximum number of sections: the known ones plus room for later formats.
 const SECTIONS_MAX: usize = 64;
 
-/// A reader that does not know the section passes over it.
+/// Flag of a section that a reader may ignore if its kind is unknown.
 pub(crate) const OPTIONAL: u16 = 1;
 
-/// What the file is called.
+/// Name of the index file in the folder of a block.
 pub(crate) const INDEX: &str = "index";
 
-/// What its copy is called.
+/// Name of the copy of the index file.
 pub(crate) const INDEX_COPY: &str = "index.copy";
 
-/// What a file of pages is called.
+/// Returns the name of the data file with this number.
 pub(crate) fn data_name(number: usize) -> String {
     format!("data-{number:03}")
 }
 
-/// The sections that are known. 10 and 11 are kept for optional ones: tombstones, a sketch.
+/// The kinds of sections. 10 and 11 are reserved for optional ones: tombstones and a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Section {
-    /// Units of columns of numbers of label values.
+    /// Units of columns of label value numbers, which form the label sets of the series.
     Series = 1,
-    /// Hashes of label sets, in version 1 only.
+    /// Hashes of label sets. Only blocks of version 1 have it, and nothing reads it.
     Hashes = 2,
     /// Units of label values.
     Terms = 3,
-    /// Names of labels.
+    /// The table of label names.
     Labels = 4,
-    /// Units of lists of series.
+    /// Units of posting lists.
     Postings = 5,
     /// Units of time columns.
     Times = 6,
-    /// Units that say where pages are.
+    /// Units of entries that locate data pages.
     Pages = 7,
-    /// Units of exemplars. A block without any lacks it.
+    /// Units of exemplars. Omitted if the block has none.
     Exemplars = 8,
-    /// Units of what was said of metrics. A block of which nothing was said lacks it.
+    /// Units of metric metadata (type, unit and help). Omitted if the block has none.
     Metadata = 9,
-    /// The text of `meta.json` without the index and its copy. Version 1 lacks it.
+    /// The text of `meta.json` without the entries of the index and its copy. Absent in version 1.
     Meta = 12,
 }
 
-/// Those that each block has.
+/// The sections that every block must have.
 const NEEDED: [Section; 6] = [
     Section::Series,
     Section::Terms,
@@ -86,7 +86,7 @@ const NEEDED: [Section; 6] = [
     Section::Pages,
 ];
 
-/// The entry of a section.
+/// An entry of the section directory, which locates a section in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SectionEntry {
     pub(crate) kind: u16,
@@ -106,7 +106,7 @@ impl Section {
 }
 
 impl SectionEntry {
-    /// The entry of these bytes.
+    /// Returns the entry of a section that is stored as `bytes` at `offset`.
     pub(crate) fn of(kind: Section, offset: u64, bytes: &[u8]) -> Self {
         Self {
             kind: kind as u16,
@@ -118,17 +118,17 @@ impl SectionEntry {
     }
 }
 
-/// The section directory.
+/// The section directory: the entries of all sections of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sections(Vec<SectionEntry>);
 
 impl Sections {
-    /// Adds one.
+    /// Appends an entry.
     pub(crate) fn push(&mut self, entry: SectionEntry) {
         self.0.push(entry);
     }
 
-    /// The bytes of the directory.
+    /// Encodes the directory.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() * SECTION_BYTES);
         for entry in &self.0 {
@@ -141,7 +141,9 @@ impl Sections {
         out
     }
 
-    /// Reads a directory that begins at `end`: all sections lie before.
+    /// Decodes a directory that begins at the offset `end`. Rejects sections that reach beyond
+    /// `end`, unknown sections that are not optional, and a directory that lacks a required
+    /// section.
     pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         if !bytes.len().is_multiple_of(SECTION_BYTES) {
             return Err(Malformed("section directory with an incomplete entry"));
@@ -178,7 +180,7 @@ impl Sections {
         Ok(sections)
     }
 
-    /// The entry of a section.
+    /// Returns the entry of the section of this kind, or `None` if the block does not have it.
     pub(crate) fn find(&self, kind: Section) -> Option<SectionEntry> {
         self.0
             .iter()
@@ -187,7 +189,8 @@ impl Sections {
     }
 }
 
-/// The last bytes of the file.
+/// The footer: the last bytes of the index, which identify the block and locate the section
+/// directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) version: u32,
@@ -197,16 +200,16 @@ pub(crate) struct Footer {
     pub(crate) directory_offset: u64,
     pub(crate) directory_bytes: u32,
     pub(crate) directory_crc: u32,
-    /// Of all bytes before the footer; zero in version 1.
+    /// CRC-32C of all bytes before the footer; zero in version 1.
     pub(crate) body_crc: u32,
 }
 
-/// Why a footer cannot be read.
+/// The reason why a footer cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FooterError {
-    /// It is not what was written.
+    /// The bytes are corrupted or are not a footer.
     Malformed(Malformed),
-    /// It is sound, of another version.
+    /// The footer is intact, but its format version is not supported.
     Version(u32),
 }
 
@@ -217,7 +220,7 @@ impl From<Malformed> for FooterError {
 }
 
 impl Footer {
-    /// Its bytes.
+    /// Encodes the footer, with its own checksum at the end.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(MAGIC);
@@ -234,13 +237,14 @@ impl Footer {
         out
     }
 
-    /// The checksum of a file that ends with it; unknown in version 1.
+    /// Returns the checksum of the whole index file that ends with this footer, or `None` in
+    /// version 1.
     pub(crate) fn file_crc(&self) -> Option<u32> {
         let crc = crc32c::crc32c_append(self.body_crc, &self.encode());
         (self.version != VERSION_BEFORE).then_some(crc)
     }
 
-    /// Reads the last bytes of a file of `file_bytes`.
+    /// Decodes the last bytes of an index file that is `file_bytes` bytes long.
     pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, FooterError> {
         let mut cursor = Cursor::new(bytes);
         if bytes.len() != FOOTER_BYTES || cursor.bytes(MAGIC.len())? != MAGIC {
@@ -274,7 +278,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Where the section directory lies.
+    /// Returns the byte range of the section directory.
     pub(crate) fn directory(&self) -> Range<u64> {
         let end = self
             .directory_offset

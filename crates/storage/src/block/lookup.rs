@@ -1,9 +1,9 @@
-//! Look-ups: matchers to series of a block.
+//! Index lookups: from matchers to the series of a block.
 //!
-//! The list with the fewest series is read first: how many each has is known before. Of what is
-//! left, a condition is answered by its lists, or asked of each candidate by the column of its
-//! label, as `crate::lookup` decides. Invariant: the order of conditions does not change the
-//! answer.
+//! The posting lists with the fewest series are read first; the table of labels contains the number
+//! of series of each list. Every further condition then narrows the candidates, either by reading
+//! its own posting lists or by checking the label column of each candidate. `crate::lookup` chooses
+//! the cheaper way. Invariant: the order of the conditions does not affect the result.
 
 use super::planned::Condition;
 use super::postings;
@@ -19,12 +19,12 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use rustc_hash::FxHashMap;
 
-/// Lists that are read between two looks at the cancel flag.
+/// Number of posting lists read between two checks for cancellation.
 const CANCEL_EACH: usize = 256;
 
 impl Block {
-    /// The series that match, ascending: that is the order of the block. What the answer takes is
-    /// left in `memory`.
+    /// Returns the ordinals of the series that satisfy all matchers, in ascending order. On return,
+    /// `memory` has grown by the size of the result.
     pub fn lookup(
         &self,
         matchers: &[Matcher],
@@ -54,7 +54,7 @@ impl Block {
         Ok(candidates)
     }
 
-    /// Leaves the candidates that satisfy a condition.
+    /// Removes the candidates that do not satisfy a condition.
     fn narrow<'a>(
         &'a self,
         condition: &mut Condition<'a>,
@@ -76,7 +76,7 @@ impl Block {
         Ok(())
     }
 
-    /// The series in the lists of a condition, ascending.
+    /// Returns the union of the posting lists of a condition, in ascending order.
     fn listed(
         &self,
         condition: &Condition<'_>,
@@ -108,7 +108,7 @@ impl Block {
         Ok(series)
     }
 
-    /// Appends the series of a list.
+    /// Appends the series of one posting list to `into`.
     pub(super) fn read_list(
         &self,
         list: &TermPostings,
@@ -136,7 +136,8 @@ impl Block {
         read.map_err(|e| self.malformed_unit(entry, e))
     }
 
-    /// Leaves the candidates whose values of the label satisfy a condition.
+    /// Removes the candidates that do not satisfy a condition, by checking the value of the label
+    /// of each candidate.
     fn ask(
         &self,
         condition: &Condition<'_>,
@@ -149,7 +150,7 @@ impl Block {
         let mut kept = 0;
         let mut first = 0;
         while first < candidates.len() {
-            // A run of numbers is decoded for all its candidates.
+            // Decode each run of value numbers once for all candidates in it.
             let run = candidates[first] as usize / RUN_SERIES;
             let end = (run + 1) * RUN_SERIES;
             let of_run = candidates[first..].partition_point(|c| (*c as usize) < end);
@@ -159,7 +160,7 @@ impl Block {
                 let number = numbers.get(candidate as usize % RUN_SERIES);
                 let number = number.copied().unwrap_or(0);
                 if newest.0 != number {
-                    // A look is a load, and a pattern may take long.
+                    // Checking the flag is one load, whereas matching a pattern can be slow.
                     cancel.check()?;
                     let known = verdicts.get(&(number as u32)).copied();
                     let verdict = match (number, known) {
@@ -184,7 +185,7 @@ impl Block {
         condition.matcher.ready()
     }
 
-    /// Whether series with this value of the label satisfy a condition.
+    /// Returns whether series with this value of the label satisfy a condition.
     fn verdict(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
         let label = condition.label.label;
         let value = u32::try_from(value).ok().filter(|v| *v < label.values());
@@ -203,7 +204,8 @@ impl Block {
         })
     }
 
-    /// The numbers of the values of a label for a run of series, one more each.
+    /// Returns, for each series of a run, one plus the number of its value of the label, or 0 if it
+    /// lacks the label.
     pub(super) fn numbers(&self, label: u32, run: usize) -> Result<Vec<i64>, StorageError> {
         let each = UNIT_SERIES as usize / RUN_SERIES;
         let unit = self.series_unit(run / each)?;
@@ -215,7 +217,7 @@ impl Block {
     }
 }
 
-/// A set of series of a block, a bit each.
+/// A set of the series of a block, as a bitmap with one bit for each series.
 struct Bits(Vec<u64>);
 
 impl Bits {

@@ -1,12 +1,13 @@
-//! `meta.json`: what a block is, in Prometheus's fields of version 1 and one of ours.
+//! `meta.json`: the description of a block, in the fields of Prometheus's version 1 plus the field
+//! `firn`.
 //!
 //! ```text
 //! { "ulid", "minTime", "maxTime" (exclusive), "stats", "compaction", "version": 1,
 //!   "firn": { "format", "late", "resolution", "firstTime", "lastTime", "files", "crc" } }
 //! ```
 //!
-//! The checksum is that of all bytes in front of its name, and nothing but the end of the text
-//! follows it: no changed byte is taken for what was written.
+//! The checksum covers all bytes before the name `crc`, and only fixed closing characters follow
+//! it. A change of any byte is therefore detected.
 
 use super::id::BlockId;
 use super::layout::{INDEX, INDEX_COPY, VERSION, VERSION_BEFORE, data_name};
@@ -15,73 +16,75 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What the file is called.
+/// Name of the file.
 pub(crate) const META: &str = "meta.json";
 
-/// Bytes of it at most that are read: a block has no more than thousands of sources and files.
+/// Maximum number of bytes that are read: a block has at most some thousands of sources and files.
 pub(crate) const META_BYTES_MAX: u64 = 16 << 20;
 
-/// Prometheus's version of the file.
+/// The version of Prometheus's format of the file.
 const META_VERSION: u32 = 1;
 
-/// What stands before the checksum, and what behind it.
+/// The text immediately before the checksum, and the text after it.
 const CRC_NAME: &str = "\"crc\": \"";
 const END: &str = "\"\n\t}\n}\n";
 
-/// A file of a block.
+/// The entry of one file of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMeta {
-    /// Its name in the folder.
+    /// Name of the file in the folder of the block.
     pub name: String,
-    /// Its length.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// The CRC-32C of all its bytes.
+    /// CRC-32C of the whole file.
     pub crc: u32,
 }
 
-/// One of several blocks that a merge made of the same range, a stretch of the block order each.
+/// The position of a block among several blocks that one merge wrote for the same time range. Each
+/// of them contains a consecutive part of the series in block order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockShard {
-    /// The name of the first of them.
+    /// Id of the first block of the set.
     pub set: BlockId,
-    /// Its place among them.
+    /// Zero-based position of the block in the set.
     pub number: u32,
-    /// Whether it is the last one.
+    /// True for the last block of the set.
     pub is_last: bool,
-    /// No metric in it comes before this one.
+    /// Inclusive lower bound of the metric names in the block.
     pub first_metric: String,
-    /// None comes behind this one, where it is known.
+    /// Inclusive upper bound of the metric names in the block, or `None` if it is not known.
     pub last_metric: Option<String>,
 }
 
-/// What a block is.
+/// The content of `meta.json`: the description of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMeta {
-    /// The version of its format.
+    /// Version of the block format.
     pub format: u32,
-    /// Its name.
+    /// Id of the block, which is also the name of its folder.
     pub id: BlockId,
-    /// Whether it is made of late samples alone, so that it may overlap others.
+    /// True if the block contains only samples that arrived late, so that it may overlap other
+    /// blocks.
     pub is_late: bool,
-    /// How often its samples were compacted; 1 for a block that was cut.
+    /// Number of compactions that its samples went through; 1 for a block cut from the head.
     pub level: u32,
-    /// The blocks of level 1 of which it is made; itself if it is one.
+    /// Ids of the blocks of level 1 that it was compacted from, or its own id if its level is 1.
     pub sources: Vec<BlockId>,
-    /// From its first sample to its last.
+    /// Time range from the first to the last sample, both inclusive.
     pub range: TimeRange,
-    /// The range that it was made for, if it was made for one.
+    /// The aligned time range that the block was written for, or `None` if there was none.
     pub nominal: Option<TimeRange>,
-    /// Its samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Those of them that are histograms.
+    /// Number of samples that are histograms.
     pub histograms: u64,
-    /// Its series.
+    /// Number of series.
     pub series: u32,
-    /// Columns of its pages: a series has one or more.
+    /// Number of columns in its pages. Each series has at least one.
     pub columns: u64,
-    /// Its place among the blocks of one merge, if there are several.
+    /// Its position among the blocks of one merge, or `None` if that merge wrote a single block.
     pub shard: Option<BlockShard>,
-    /// Its files but for `meta.json`.
+    /// All files of the block except `meta.json`.
     pub files: Vec<FileMeta>,
 }
 
@@ -118,7 +121,7 @@ struct Compaction {
 struct Firn {
     format: u32,
     late: bool,
-    /// Milliseconds between samples of a block that was thinned out; zero for all others.
+    /// Interval between samples of a downsampled block, in milliseconds; always zero today.
     resolution: i64,
     nominal: bool,
     first_time: TimestampMs,
@@ -148,7 +151,7 @@ struct FileText {
 }
 
 impl BlockShard {
-    /// Whether a metric may be in the block.
+    /// Returns whether the metric name is within the bounds of the block.
     pub fn may_have(&self, metric: &[u8]) -> bool {
         let is_behind = |last: &String| metric > last.as_bytes();
         self.first_metric.as_bytes() <= metric && !self.last_metric.as_ref().is_some_and(is_behind)
@@ -156,12 +159,13 @@ impl BlockShard {
 }
 
 impl BlockMeta {
-    /// Bytes of all its files but for `meta.json`.
+    /// Returns the total size of all files except `meta.json`, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// How many of its files are the index and its copy; files of pages follow.
+    /// Returns the number of leading entries in `files` that are the index and its copy. Data files
+    /// follow them.
     pub(crate) fn index_files(&self) -> usize {
         match self.format {
             VERSION_BEFORE => 1,
@@ -169,7 +173,8 @@ impl BlockMeta {
         }
     }
 
-    /// Whether it has a series, and its files are the index, its copy, and files of pages in order.
+    /// Returns whether there is at least one series, and the files are the index, its copy and the
+    /// data files in order.
     pub(crate) fn is_of_a_block(&self) -> bool {
         let indexes = [INDEX, INDEX_COPY].map(str::to_owned).into_iter();
         let pages = self.files.len().saturating_sub(self.index_files());
@@ -180,7 +185,7 @@ impl BlockMeta {
         is_named && pages > 0 && self.series > 0
     }
 
-    /// The bytes of `meta.json`.
+    /// Encodes the text of `meta.json`, including its checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let stated = self.nominal.unwrap_or(self.range);
         let text = Text {
@@ -223,7 +228,8 @@ impl BlockMeta {
         bytes
     }
 
-    /// Reads the bytes of `meta.json` at `path`.
+    /// Decodes the text of `meta.json`. `path` is used in errors only. Returns an error if the
+    /// checksum does not match or the version is not supported.
     pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self, StorageError> {
         let damaged = |offset: usize, what: String| StorageError::Damaged {
             path: path.to_path_buf(),

@@ -1,15 +1,16 @@
-//! The section of metadata, which a block may lack: type, help and unit of its metrics.
+//! The optional section of metric metadata: type, help and unit of the metrics of a block.
 //!
 //! ```text
 //! section = metrics varint | table
-//! unit    = metric*                                 a table counts the metrics in units before
+//! unit    = metric*                      the table counts the metrics in the units before
 //! metric  = name bytes | texts varint | texts x text
 //! text    = first time zigzag varint | (last - first) varint | type byte | help bytes | unit bytes
 //! ```
 //!
-//! A cut says what is known when it is made, for its range; a merge joins what its inputs say. What
-//! was said more than once is there once, with the times of all. Invariant: names ascend; the texts
-//! of a metric stand by their last time, the newest first, and none is there twice.
+//! A block cut from the head contains the current metadata, valid for the block's range; a merge
+//! combines the metadata of its inputs. Identical entries are stored once, with a time range that
+//! covers all of them. Invariant: names ascend; the entries of a metric are sorted by their last
+//! time, newest first, and no entry occurs twice.
 
 use super::cache::Unit;
 use super::reader::Block;
@@ -23,23 +24,25 @@ use firn_model::sample::TimeRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes after which a unit ends: some three hundred metrics.
+/// Number of bytes after which a unit ends: about three hundred metrics.
 const UNIT_BYTES: usize = 32 << 10;
 
-/// Texts of a metric in a block; of more the newest stay. A text changes with a release.
+/// Maximum number of entries of one metric in a block. The newest are kept; a text changes only
+/// with a release of the application.
 const TEXTS_MAX: usize = 8;
 
-/// Bytes of help and unit of a text that is kept. The longest helps in use have a thousand.
+/// Maximum total length of help and unit of an entry, in bytes; longer ones are dropped. The
+/// longest help texts in use have about a thousand bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of names and texts of a block, about: as much as is kept of pushes. Of what comes when
-/// there is no room nothing is kept.
+/// Approximate maximum size of the metadata of a block, in bytes; the same limit applies to pushed
+/// metadata. Entries beyond it are dropped.
 const BYTES_MAX: usize = 16 << 20;
 
-/// What a text takes in memory beside its characters.
+/// Memory of an entry besides its characters, in bytes.
 const SAYING_BYTES: usize = size_of::<(Said, TimeRange)>();
 
-/// A text.
+/// The type, help and unit of a metric at some time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     kind: MetricType,
@@ -53,15 +56,16 @@ impl Said {
     }
 }
 
-/// What was said of metrics, and when: each text with the times from the first block that has it to
-/// the last. The order in which it is added does not matter.
+/// Metric metadata with its time ranges. Each entry is valid from the first block that contains it
+/// to the last. The order in which entries are added does not matter, except when a size limit
+/// drops some of them.
 #[derive(Clone, Debug, Default)]
 pub struct Sayings {
     by_name: BTreeMap<Box<str>, Vec<(Said, TimeRange)>>,
     bytes: usize,
 }
 
-/// What was said of one metric.
+/// All metadata entries of one metric, newest first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saying<'a> {
     name: &'a str,
@@ -69,14 +73,15 @@ pub(super) struct Saying<'a> {
 }
 
 impl Sayings {
-    /// What `batch` says, said of all times in `range`.
+    /// Creates a set from the entries of `batch`, each valid for the whole of `range`.
     pub fn at(range: TimeRange, batch: &MetadataBatch) -> Self {
         let mut all = Self::default();
         batch.iter().for_each(|said| all.add(range, said));
         all
     }
 
-    /// Adds a text that was said of all times in `range`; one that is too long is left out.
+    /// Adds an entry that is valid for `range`. Entries that exceed a size limit are dropped
+    /// silently.
     pub fn add(&mut self, range: TimeRange, said: Metadata<'_>) {
         let own = said.help.len() + said.unit.len();
         let bytes = SAYING_BYTES + said.name.len() + own;
@@ -110,7 +115,7 @@ impl Sayings {
         }
     }
 
-    /// The newest text of each metric, by name.
+    /// Returns the newest entry of each metric, sorted by name.
     pub fn newest(&self) -> impl Iterator<Item = Metadata<'_>> {
         let all = self.by_name.iter();
         all.filter_map(|(name, texts)| {
@@ -124,19 +129,19 @@ impl Sayings {
         })
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate memory of the set, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Of each metric what was said, by name.
+    /// Returns the entries of each metric, sorted by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = Saying<'_>> {
         let all = self.by_name.iter();
         all.map(|(name, texts)| Saying { name, texts })
     }
 }
 
-/// Puts the texts of a metric in order.
+/// Sorts the entries of a metric by time, newest first.
 fn newest_first(texts: &mut [(Said, TimeRange)]) {
     texts.sort_by(|(a, of_a), (b, of_b)| {
         let (newer, older) = ((of_b.max, of_b.min), (of_a.max, of_a.min));
@@ -145,13 +150,13 @@ fn newest_first(texts: &mut [(Said, TimeRange)]) {
 }
 
 impl<'a> Saying<'a> {
-    /// The name of the family.
+    /// Returns the name of the metric family.
     pub(super) fn name(&self) -> &'a str {
         self.name
     }
 }
 
-/// Where it lies what was said of the metrics of a block.
+/// The decoded section: the number of metrics with metadata and the locations of the units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataTable {
     pub(crate) metrics: u64,
@@ -159,13 +164,13 @@ pub(crate) struct MetadataTable {
 }
 
 impl MetadataTable {
-    /// Appends the section.
+    /// Appends the encoded section to `out`.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.metrics);
         self.units.encode(planner, out);
     }
 
-    /// Reads a section whose units lie in front of `end`.
+    /// Decodes a section whose units all end at or before the offset `end`.
     pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let metrics = cursor.uvarint()?;
@@ -178,18 +183,19 @@ impl MetadataTable {
     }
 }
 
-/// Metadata on its way into units.
+/// The metadata of a block that is being written, collected into units.
 #[derive(Default)]
 pub(super) struct MetadataDraft {
     bytes: Vec<u8>,
     metrics: u64,
-    /// Metrics in units that ended.
+    /// Number of metrics in the units that were ended.
     before: u64,
     units: UnitTable,
 }
 
 impl MetadataDraft {
-    /// Adds a metric behind the others. Whether the unit is to be ended.
+    /// Appends the entries of a metric; names must ascend. Returns true if the current unit is full
+    /// and should be ended.
     pub(super) fn push(&mut self, saying: Saying<'_>) -> bool {
         let out = &mut self.bytes;
         push_text(out, saying.name);
@@ -205,7 +211,7 @@ impl MetadataDraft {
         out.len() >= UNIT_BYTES
     }
 
-    /// Ends the unit under way, which `append` writes.
+    /// Ends the current unit, if it has metrics, and writes it with `append`.
     pub(super) fn end_unit(
         &mut self,
         append: impl FnOnce(u64, &[u8]) -> Result<UnitEntry, StorageError>,
@@ -218,7 +224,7 @@ impl MetadataDraft {
         Ok(())
     }
 
-    /// The section, if anything was said. All units were ended.
+    /// Returns the section, or `None` if there is no metadata. All units must have been ended.
     pub(super) fn into_table(self) -> Option<MetadataTable> {
         (self.metrics > 0).then_some(MetadataTable {
             metrics: self.metrics,
@@ -232,7 +238,7 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A unit.
+/// A verified unit of metadata, kept in encoded form.
 #[derive(Debug)]
 pub(super) struct MetadataUnit(Vec<u8>);
 
@@ -242,7 +248,7 @@ impl Unit for MetadataUnit {
     }
 }
 
-/// A text of a metric, and how many newer ones the metric has.
+/// One entry of a metric. `rank` is the number of newer entries of that metric.
 struct Text<'a> {
     rank: u64,
     times: TimeRange,
@@ -250,7 +256,7 @@ struct Text<'a> {
 }
 
 impl MetadataUnit {
-    /// Opens the bytes of a unit.
+    /// Verifies that a unit can be decoded and is sorted.
     pub(super) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
         let (mut last, mut newest): (Option<&str>, Option<TimeRange>) = (None, None);
         each_text(&bytes, |text| {
@@ -271,7 +277,8 @@ impl MetadataUnit {
         }
     }
 
-    /// Calls `each` with all its texts. They were read once.
+    /// Calls `each` with all entries of the unit. Errors cannot occur because `open` decoded the
+    /// same bytes.
     fn each<'a>(&'a self, mut each: impl FnMut(Text<'a>)) {
         let _ = each_text(&self.0, |text| {
             each(text);
@@ -279,7 +286,7 @@ impl MetadataUnit {
         });
     }
 
-    /// The names of its first and its last metric, and how many it has.
+    /// Returns the names of the first and the last metric of the unit, and the number of metrics.
     pub(super) fn span(&self) -> (&str, &str, u64) {
         let mut span = ("", "", 0);
         self.each(|text| {
@@ -293,7 +300,7 @@ impl MetadataUnit {
     }
 }
 
-/// Calls `each` with the texts of a unit, in order, until it fails.
+/// Calls `each` with the entries of a unit in order, and stops at the first error.
 fn each_text<'a>(
     bytes: &'a [u8],
     mut each: impl FnMut(Text<'a>) -> Result<(), Malformed>,
@@ -331,12 +338,12 @@ fn read_text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Malformed> {
 }
 
 impl Block {
-    /// Of how many metrics it has metadata.
+    /// Returns the number of metrics that the block has metadata for.
     pub fn metadata_count(&self) -> u64 {
         self.metadata.as_ref().map_or(0, |table| table.metrics)
     }
 
-    /// Adds to `into` what the block says of its metrics, or of one alone.
+    /// Adds the metadata of `metric`, or of all metrics if it is `None`, to `into`.
     pub fn read_metadata(
         &self,
         metric: Option<&str>,
@@ -362,7 +369,8 @@ impl Block {
         Ok(())
     }
 
-    /// The unit that has a metric if any has: the last one that does not begin behind it.
+    /// Returns the index of the only unit that can contain a metric: the last one whose first name
+    /// is not greater.
     fn metadata_unit_of(&self, units: &UnitTable, metric: &str) -> Result<usize, StorageError> {
         let (mut from, mut to) = (0, units.len());
         while to - from > 1 {

@@ -1,4 +1,4 @@
-//! The names and values of labels of a block.
+//! Queries for the label names and label values of a block.
 
 use super::reader::Block;
 use super::series::RUN_SERIES;
@@ -8,7 +8,7 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 
 impl Block {
-    /// The names of labels on the series that match, sorted.
+    /// Returns the sorted label names of the series that match.
     pub fn label_names(
         &self,
         matchers: &[Matcher],
@@ -23,7 +23,8 @@ impl Block {
             let is_there = match &found {
                 None => true,
                 Some(found) if found.is_empty() => false,
-                // There are not as many others.
+                // Fewer than `found.len()` series lack the label, so at least one of those found
+                // has it.
                 Some(found) if label.present.series as usize + found.len() > all => true,
                 Some(found) => self.any_has(number, found)?,
             };
@@ -35,7 +36,7 @@ impl Block {
         Ok(names)
     }
 
-    /// The values of `name` on the series that match, sorted.
+    /// Returns the sorted values of the label `name` of the series that match.
     pub fn label_values(
         &self,
         name: &str,
@@ -71,7 +72,7 @@ impl Block {
         Ok(values)
     }
 
-    /// The series that match; `None` for all without a matcher.
+    /// Returns the series that match, or `None` for all series if there are no matchers.
     fn found(
         &self,
         matchers: &[Matcher],
@@ -84,7 +85,7 @@ impl Block {
         }
     }
 
-    /// Whether any of the series has a label.
+    /// Returns whether any of the series has the label. `series` must ascend.
     fn any_has(&self, label: u32, series: &[u32]) -> Result<bool, Error> {
         for series in series.chunk_by(|a, b| run_of(*a) == run_of(*b)) {
             let numbers = self.numbers(label, run_of(series[0]))?;
@@ -100,7 +101,8 @@ impl Block {
         Ok(false)
     }
 
-    /// Which values of a label the series have.
+    /// Returns, for each value of the label, whether one of the series has it. `series` must
+    /// ascend.
     fn values_of(&self, label: u32, series: &[u32], cancel: &Cancel) -> Result<Vec<bool>, Error> {
         let values = self.labels.get(label).map_or(0, |label| label.values());
         let mut seen = vec![false; values as usize];

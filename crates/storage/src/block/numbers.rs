@@ -1,11 +1,12 @@
-//! Lists of numbers as integer columns of pages: runs of 1,024, each in its smallest form.
+//! Lists of numbers encoded as integer columns of pages: runs of 1,024 numbers, each in its
+//! shortest encoding.
 
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use crate::page::ints;
 use crate::page::planner::Planner;
 
-/// Appends `numbers`; how many there are must be known from elsewhere.
+/// Appends `numbers`. Their count is not stored; the reader must get it from elsewhere.
 pub(crate) fn push(out: &mut Vec<u8>, planner: &mut Planner, numbers: impl Iterator<Item = u64>) {
     let numbers: Vec<i64> = numbers.map(|n| n as i64).collect();
     if !numbers.is_empty() {
@@ -13,12 +14,13 @@ pub(crate) fn push(out: &mut Vec<u8>, planner: &mut Planner, numbers: impl Itera
     }
 }
 
-/// Reads `count` numbers, which the caller has bounded.
+/// Reads `count` numbers. The caller must have validated the count, because memory is reserved for
+/// it.
 pub(crate) fn read(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<u64>, Malformed> {
     if count == 0 {
         return Ok(Vec::new());
     }
-    // Whole vectors are unpacked, so that there is room for one more.
+    // The decoder unpacks whole vectors, so it may write one more than `count` needs.
     let mut numbers = Vec::with_capacity(count.next_multiple_of(128) + 128);
     ints::read_column(*cursor, count, 0..count, &mut numbers)?;
     ints::skip_column(cursor, count)?;

@@ -1,22 +1,23 @@
-//! The order of series in a block, and which of them are buckets of one histogram.
+//! The order of series in a block, and the detection of series that are buckets of one histogram.
 
 use crate::encoding::push_prefixed;
 use crate::page::Family;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
 use std::cmp::Ordering;
 
-/// The label that tells the buckets of a histogram apart.
+/// The label that distinguishes the buckets of a classic histogram.
 const BUCKET_LABEL: &str = "le";
 
-/// By metric name, a series without one first, then by the whole label set.
+/// Compares series by metric name, with nameless series first, then by the complete label set.
 pub fn block_order(a: LabelsRef<'_>, b: LabelsRef<'_>) -> Ordering {
     a.get(METRIC_NAME)
         .cmp(b.get(METRIC_NAME))
         .then_with(|| a.cmp(&b))
 }
 
-/// A hash of the labels without `le`, if there is one: buckets of one histogram have the same.
-/// Nothing is stored of it. `memory` is what it works in.
+/// Returns a hash of the labels without `le`, which is equal for all buckets of one histogram, or
+/// `None` for a series without `le`. The hash only guides compression and is never stored. `memory`
+/// is a scratch buffer.
 pub(crate) fn family(labels: LabelsRef<'_>, memory: &mut Vec<u8>) -> Option<Family> {
     if labels.get(BUCKET_LABEL).is_empty() {
         return None;

@@ -1,12 +1,13 @@
-//! Where the pages of a block are.
+//! The index of the data pages of a block.
 //!
 //! ```text
 //! unit = pages varint | first series | parts | files | offsets | lengths | first times | spans
 //!      | crc32c u32 of each
 //! ```
 //!
-//! Lists are integer columns. A page holds consecutive series from its first one on. A series that
-//! is too long for one page goes on in the next, which then says the part with which it begins.
+//! The lists are integer columns. A page contains consecutive series, beginning with its first
+//! series. If a series is too long for one page, it continues on the next one, whose entry then
+//! contains the number of the part that it begins with.
 
 use super::cache::Unit;
 use super::numbers;
@@ -16,37 +17,37 @@ use crate::encoding::push_uvarint;
 use crate::page::planner::Planner;
 use firn_model::sample::TimeRange;
 
-/// Pages of a unit: 32 MiB of data.
+/// Maximum number of pages in a unit, which covers 32 MiB of data.
 pub(crate) const UNIT_PAGES: usize = 512;
 
-/// A page: what it holds, and where it lies.
+/// The location, checksum and content range of a data page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageEntry {
-    /// Its first series.
+    /// Ordinal of its first series.
     pub(crate) first: u32,
-    /// Which part of that it holds.
+    /// Number of the part of the first series that it begins with.
     pub(crate) part: u32,
     pub(crate) file: u32,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
     pub(crate) crc: u32,
-    /// From the first sample of any series to the last.
+    /// Time range of all samples in the page, both ends inclusive.
     pub(crate) range: TimeRange,
 }
 
 impl PageEntry {
-    /// What pages are ordered by.
+    /// Returns the key by which pages are ordered.
     pub(crate) fn key(&self) -> u64 {
         key(self.first, self.part)
     }
 }
 
-/// What the page that begins with this part of a series is found by.
+/// Returns the key of a page that begins with this part of this series.
 pub(crate) fn key(series: u32, part: u32) -> u64 {
     u64::from(series) << 32 | u64::from(part)
 }
 
-/// The bytes of a unit.
+/// Encodes a unit.
 pub(crate) fn encode(pages: &[PageEntry], planner: &mut Planner) -> Vec<u8> {
     let mut out = Vec::new();
     push_uvarint(&mut out, pages.len() as u64);
@@ -66,7 +67,7 @@ pub(crate) fn encode(pages: &[PageEntry], planner: &mut Planner) -> Vec<u8> {
     out
 }
 
-/// A unit that was read.
+/// A decoded unit: the entries of consecutive pages.
 #[derive(Debug)]
 pub(crate) struct PagesUnit(Vec<PageEntry>);
 
@@ -77,7 +78,7 @@ impl Unit for PagesUnit {
 }
 
 impl PagesUnit {
-    /// Reads a unit.
+    /// Decodes a unit. Rejects pages whose keys do not ascend.
     pub(crate) fn open(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let count = cursor.count(4)?;
@@ -113,7 +114,7 @@ impl PagesUnit {
         }
     }
 
-    /// The pages, in order.
+    /// Returns the entries in ascending order of their keys.
     pub(crate) fn entries(&self) -> &[PageEntry] {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! A block as the planner of look-ups sees it (`crate::lookup`): what its steps cost, and the terms
-//! that answer a matcher.
+//! A block from the point of view of the lookup planner (`crate::lookup`): the cost of each step,
+//! and the terms that satisfy a matcher.
 
 use super::labels::Label;
 use super::reader::Block;
@@ -12,43 +12,44 @@ use firn_model::error::Error;
 use firn_model::regex::Regex;
 use std::ops::Range;
 
-/// Nanoseconds that steps of a look-up take, as measured on units that are in memory.
+/// Costs of the steps of a lookup in nanoseconds, measured with the units in memory.
 pub(super) mod costs {
-    /// To ask an expression of a value, in order.
+    /// Cost of matching one of several consecutive values against a regular expression.
     pub(crate) const VALUE: usize = 40;
-    /// To look a value up.
+    /// Cost of finding a single value.
     pub(crate) const FIND: usize = 500;
-    /// To begin a list of series.
+    /// Cost of starting to read a posting list.
     pub(crate) const LIST: usize = 200;
-    /// To read a series of a list.
+    /// Cost of each series in a posting list.
     pub(crate) const SERIES: usize = 2;
-    /// To decode a run of one label's numbers.
+    /// Cost of decoding a run of value numbers of one label.
     pub(crate) const RUN: usize = 1_500;
-    /// To ask a candidate of such a run.
+    /// Cost of checking one candidate against a decoded run.
     pub(crate) const CHECK: usize = 5;
 }
 
-/// Values that are looked at between two looks at the cancel flag.
+/// Number of values examined between two checks for cancellation.
 const CANCEL_EACH: usize = 1_024;
 
-/// What is called with terms and their values, until it fails.
+/// The callback that receives each term and its value. An error that it returns stops the
+/// iteration.
 pub(super) type EachTerm<'a> = dyn FnMut(Listed, &[u8]) -> Result<(), Error> + 'a;
 
-/// A term and its list.
+/// The number of a term, with the location of its posting list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed {
     pub(super) term: u32,
     pub(super) postings: TermPostings,
 }
 
-/// A label of a block, and its number.
+/// A label of a block, together with its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberedLabel<'a> {
     pub(super) number: u32,
     pub(super) label: &'a Label,
 }
 
-/// What one matcher asks of a block.
+/// The condition that one matcher imposes on the series of a block.
 pub(super) type Condition<'a> = lookup::Condition<'a, &'a Block>;
 
 impl<'a> PlannedIndex<'a> for &'a Block {
@@ -107,7 +108,7 @@ impl<'a> PlannedIndex<'a> for &'a Block {
                 regex.ready()?;
                 let reach = self.reach(label, regex, wants_match);
                 self.each_term(reach, &mut |listed, value| {
-                    // A look is a load, and a pattern may take long.
+                    // Checking the flag is one load, whereas matching a pattern can be slow.
                     cancel.check()?;
                     if regex.is_match(value) == wants_match {
                         terms.push(listed);
@@ -120,12 +121,12 @@ impl<'a> PlannedIndex<'a> for &'a Block {
         Ok(terms)
     }
 
-    /// What is left is asked for a label at least.
+    /// The remaining candidates must be checked against at least one more label.
     fn first_nanos(&self, step: Step) -> usize {
         step.nanos + asking(step.series_max)
     }
 
-    /// They are counted out, not read.
+    /// The union of the lists is already counted, so only the pass over the candidates costs time.
     fn meet_nanos(&self, candidates: usize) -> usize {
         candidates * costs::SERIES
     }
@@ -139,18 +140,20 @@ impl<'a> PlannedIndex<'a> for &'a Block {
     }
 }
 
-/// What it takes to ask so many candidates for a label, the verdicts being known.
+/// Returns the cost in nanoseconds of checking `candidates` series against a label whose matching
+/// values are already determined.
 fn asking(candidates: usize) -> usize {
     candidates * costs::CHECK + runs(candidates) * costs::RUN
 }
 
-/// Runs of series that so many candidates lie in at most, if they lie together as they mostly do.
+/// Returns an estimate of the number of runs that contain the candidates, which are mostly close to
+/// each other.
 fn runs(candidates: usize) -> usize {
     1 + candidates / (RUN_SERIES / 8)
 }
 
 impl Block {
-    /// The term of a label with a value, if there is one.
+    /// Returns the term of the label that has this value, or `None` if there is no such term.
     pub(super) fn find_term(&self, label: &Label, value: &[u8]) -> Result<Option<Listed>, Error> {
         let Some(index) = self.terms.find(label, value) else {
             return Ok(None);
@@ -167,7 +170,7 @@ impl Block {
         Ok(listed)
     }
 
-    /// The terms of a label among which an expression finds those that are wanted.
+    /// Returns the range of terms of the label that the regular expression must be matched against.
     pub(super) fn reach(&self, label: &Label, regex: &Regex, wants_match: bool) -> Range<u32> {
         let prefix = regex.prefix();
         match wants_match && !prefix.is_empty() {
@@ -176,7 +179,7 @@ impl Block {
         }
     }
 
-    /// Calls `each` with terms, their lists and their values, in order.
+    /// Calls `each` with each term of the range, its posting list and its value, in order.
     pub(super) fn each_term(
         &self,
         terms: Range<u32>,

@@ -1,4 +1,4 @@
-//! Lists of series: how they are stored, and how they are collected.
+//! Posting lists: their encoding, and the builder that collects the series of one list.
 //!
 //! ```text
 //! list = 0 | runs varint | runs x (series since the run before varint | series less one varint)
@@ -6,8 +6,9 @@
 //!      | 2 | first series varint | bits varint | bitmap, from the first one on
 //! ```
 //!
-//! The smallest form is chosen, of equal ones the first. A list of all series takes no bytes: how
-//! many series a list has is known from elsewhere.
+//! The shortest encoding is used, and the first of those of equal length. A list of all series of
+//! the block takes no bytes. The number of series is stored with the label or term that the list
+//! belongs to.
 
 use super::cache::Unit;
 use super::numbers;
@@ -21,21 +22,22 @@ const RUNS: u8 = 0;
 const PACKED: u8 = 1;
 const BITMAP: u8 = 2;
 
-/// Series that are appended in order. Memory: 40 bytes, and two or three for each run but the last.
+/// A builder of a posting list; series are appended in ascending order. It takes 40 bytes, plus two
+/// or three bytes for each run except the last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PostingsBuilder {
     count: u32,
-    /// The run under way.
+    /// First series and end of the current run.
     start: u32,
     end: u32,
-    /// Where the run before ended, and the runs before, as they are stored.
+    /// End of the previous run, followed by the count and the encoding of all completed runs.
     last_end: u32,
     runs: u32,
     bytes: Vec<u8>,
 }
 
 impl PostingsBuilder {
-    /// Adds a series behind all that are there.
+    /// Appends a series, which must be greater than all series before it.
     #[inline]
     pub(crate) fn push(&mut self, series: u32) {
         if self.count > 0 && self.end == series {
@@ -47,7 +49,7 @@ impl PostingsBuilder {
         self.count += 1;
     }
 
-    /// How many series.
+    /// Returns the number of series in the list.
     pub(crate) fn len(&self) -> u32 {
         self.count
     }
@@ -61,14 +63,14 @@ impl PostingsBuilder {
         }
     }
 
-    /// Appends the list in its smallest form, for a block of `all` series.
+    /// Appends the list to `out` in its shortest encoding, for a block of `all` series.
     pub(crate) fn encode(mut self, all: u32, planner: &mut Planner, out: &mut Vec<u8>) {
         if self.count == all {
             return;
         }
         self.end_run();
         let by_runs = 1 + uvarint_len(self.runs.into()) + self.bytes.len();
-        // A run takes two bytes at least, a packed series next to nothing or some bits.
+        // A run takes at least two bytes, while a packed series takes at most a few bits.
         if self.runs > 2 {
             let series = self.series();
             let (first, last) = (series[0], series[series.len() - 1]);
@@ -115,7 +117,7 @@ fn push_bitmap(out: &mut Vec<u8>, series: &[u32], bits: u32) {
     }
 }
 
-/// Lists, one behind the other.
+/// A unit of consecutive posting lists, kept in encoded form.
 #[derive(Debug)]
 pub(crate) struct PostingsUnit(pub(crate) Vec<u8>);
 
@@ -125,7 +127,8 @@ impl Unit for PostingsUnit {
     }
 }
 
-/// Appends the `count` series of a list of a block of `all`. Their number is bounded by that.
+/// Appends the `count` series of an encoded list of a block with `all` series. Rejects lists that
+/// are not ascending or that contain more than `all` series, which also bounds the memory.
 pub(crate) fn read(
     bytes: &[u8],
     count: u32,

@@ -1,4 +1,4 @@
-//! Reads what a query will need of a block in few large reads.
+//! Prefetching: loads the units of a block that a query needs into the cache with few large reads.
 
 use super::cache::{Claim, Unit};
 use super::file::BlockRanges;
@@ -12,25 +12,26 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What lies between two units and is read with them: less than another read takes.
+/// Maximum gap between two units that are read together; reading the gap is cheaper than another
+/// read.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// Bytes of one read at most, unless one unit has more.
+/// Maximum size of one read in bytes, unless a single unit is larger.
 const READ_BYTES: u64 = 1 << 20;
 
-/// A page, and which of the series that are asked for begin in it or go on.
+/// A page that is needed, with the indexes in the requested ordinals of the series it contains.
 struct Needed {
     entry: PageEntry,
     ordinals: Range<usize>,
 }
 
-/// What this thread is to read.
+/// A unit that this thread has claimed in the cache and must read.
 struct Wanted<'a> {
     what: What,
     claim: Claim<'a>,
 }
 
-/// A unit that is read ahead.
+/// A unit to prefetch.
 #[derive(Clone, Copy)]
 enum What {
     Page(PageEntry),
@@ -38,7 +39,7 @@ enum What {
 }
 
 impl What {
-    /// Where it lies in its file.
+    /// Returns the byte range of the unit in its file.
     fn range(&self) -> Range<u64> {
         let (offset, bytes) = match self {
             Self::Page(page) => (page.offset, page.bytes),
@@ -49,9 +50,10 @@ impl What {
 }
 
 impl Block {
-    /// Reads the pages of series that may have samples in `range`, and their times, into the cache
-    /// as far as they are not there: neighbours in one read. `ordinals` ascend. What another thread
-    /// reads is left to it. A caller asks for no more than a share of the cache holds.
+    /// Loads the pages that contain samples of the series in `range`, and their time columns, into
+    /// the cache, reading adjacent units together. `ordinals` must ascend. Units that are cached or
+    /// that another thread is reading are skipped. Callers should limit each request to a fraction
+    /// of the cache.
     pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
         let needed = self.needed(ordinals, range)?;
         let mut wanted = Vec::new();
@@ -82,7 +84,7 @@ impl Block {
         self.read_wanted(wanted)
     }
 
-    /// The pages of series that overlap `range`, in order.
+    /// Returns the pages of the series that overlap `range`, in block order.
     fn needed(&self, ordinals: &[u32], range: TimeRange) -> Result<Vec<Needed>, StorageError> {
         let mut needed: Vec<Needed> = Vec::new();
         let mut next = 0;
@@ -99,7 +101,7 @@ impl Block {
                 let ordinals = next..end;
                 needed.push(Needed { entry, ordinals });
             }
-            // Further parts of the last series of the page.
+            // Further parts of the last series of this page.
             let last = end - 1;
             while let Some((next_at, next_pages, entry)) = behind
                 && entry.part > 0
@@ -117,7 +119,7 @@ impl Block {
         Ok(needed)
     }
 
-    /// Adds what is neither there nor being read.
+    /// Adds a unit to `wanted` unless it is cached or another thread is reading it.
     fn want<'a>(&'a self, what: What, wanted: &mut Vec<Wanted<'a>>) {
         let place = match &what {
             What::Page(page) => self.page_place(page),
@@ -163,8 +165,8 @@ impl Block {
         Ok(())
     }
 
-    /// Opens what was read, or reads it by itself if it was not delivered with its neighbours or is
-    /// damaged.
+    /// Decodes a unit from the bytes of a combined read, or reads it separately if that read failed
+    /// or its bytes are damaged.
     fn open_wanted(
         &self,
         what: &What,

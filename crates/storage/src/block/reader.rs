@@ -1,4 +1,4 @@
-//! An open block: what of it is in memory, and its units.
+//! An open block: the tables that are kept in memory, and access to the units that they locate.
 
 use super::cache::{BlockCache, Unit};
 use super::cached::Place;
@@ -24,28 +24,28 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The number of the index among the files of a block; files of pages follow.
+/// Number of the index in cache keys; the data files follow it.
 const INDEX_FILE: u32 = 0;
 
-/// An open block. Its units are read when they are asked for.
+/// An open block. Its units are read on demand through the shared cache.
 #[derive(Debug)]
 pub struct Block {
     meta: BlockMeta,
     cache: Arc<BlockCache>,
-    /// What its units are called in the cache.
+    /// Identifies the block in the keys of the cache.
     number: u64,
     pub(super) index: BlockIndex,
     pub(super) data: Vec<BlockRanges>,
     pub(super) labels: LabelTable,
     pub(super) terms: TermsTable,
     pub(super) tables: Tables,
-    /// Where its exemplars are, if it has any.
+    /// Locations of its exemplars, if it has any.
     pub(super) exemplars: Option<ExemplarsTable>,
-    /// Where it lies what was said of its metrics, if anything was.
+    /// Locations of its metric metadata, if it has any.
     pub(super) metadata: Option<MetadataTable>,
 }
 
-/// Where the units of the other sections are.
+/// Locations of the units of the remaining sections.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) series: UnitTable,
@@ -54,7 +54,7 @@ pub(super) struct Tables {
     pub(super) pages: UnitTable,
 }
 
-/// A page among those of a block.
+/// The position of a page entry: the index of its unit and its index in that unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageAt {
     pub(super) unit: usize,
@@ -62,14 +62,15 @@ pub(super) struct PageAt {
 }
 
 impl Block {
-    /// What the block in the folder `dir` says of itself, without a look at its other files.
+    /// Reads and verifies `meta.json` of the block in the folder `dir`, without opening its other
+    /// files.
     pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<BlockMeta, StorageError> {
         read_meta(&*env.disk, dir, &Counter::default())
     }
 
-    /// Opens the block in the folder `dir`: reads `meta.json` and the end of the index, and checks
-    /// them and the lengths of the files. Reads the second copy of damaged parts, and reports the
-    /// damage.
+    /// Opens the block in the folder `dir`. Reads and verifies `meta.json` and the end of the
+    /// index, and checks the lengths of the files. If one of these is damaged, uses its second copy
+    /// and reports the damage.
     pub fn open(env: &Env, dir: &Path, cache: &Arc<BlockCache>) -> Result<Self, StorageError> {
         let error = match read_meta(&*env.disk, dir, &cache.read_bytes) {
             Ok(meta) => return Self::open_as(env, dir, cache, Some(meta)),
@@ -81,13 +82,14 @@ impl Block {
                 cache.report_recovered(&lost(error, &dir.join(META)), INDEX);
                 Ok(block)
             }
-            // What is not delivered may say what the block is.
+            // After a disk fault the block may still be intact, so the fault is the error to
+            // return.
             Err(e) if e.is_disk_fault() => Err(e),
             Err(_) => Err(error),
         }
     }
 
-    /// Opens a block of which `meta` is known, or what the index says of it.
+    /// Opens a block whose metadata is `meta`, or is read from the index if that is `None`.
     fn open_as(
         env: &Env,
         dir: &Path,
@@ -139,22 +141,22 @@ impl Block {
         Ok(block)
     }
 
-    /// What the block is.
+    /// Returns the description of the block from `meta.json`.
     pub fn meta(&self) -> &BlockMeta {
         &self.meta
     }
 
-    /// From its first sample to its last.
+    /// Returns the time range from the first to the last sample, both inclusive.
     pub fn range(&self) -> TimeRange {
         self.meta.range
     }
 
-    /// How many series.
+    /// Returns the number of series in the block.
     pub fn series_count(&self) -> u32 {
         self.meta.series
     }
 
-    /// Bytes of memory, those in the cache aside.
+    /// Returns the memory of the block in bytes, excluding its units in the cache.
     pub fn memory_bytes(&self) -> usize {
         let Tables {
             series,
@@ -171,8 +173,8 @@ impl Block {
         size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
     }
 
-    /// What readers rely on of the tables: each has a unit for what is looked up first, and all
-    /// series that are said are in units.
+    /// Validates the assumptions of the readers: each table begins with the first item of its
+    /// section, and the units of series cover all series of the block.
     fn check_tables(&self) -> Result<(), StorageError> {
         let damaged = |what: &str| self.index.damaged(self.index.len(), what);
         let series = u64::from(self.meta.series);
@@ -198,7 +200,7 @@ impl Block {
         Ok(())
     }
 
-    /// The unit of series with this index.
+    /// Returns the unit of series with this index.
     pub(super) fn series_unit(&self, unit: usize) -> Result<Arc<SeriesUnit>, StorageError> {
         let len = self.unit_series(unit);
         self.unit(self.tables.series.get(unit), |bytes| {
@@ -206,7 +208,7 @@ impl Block {
         })
     }
 
-    /// The unit of terms with this index, and the number of its first term.
+    /// Returns the unit of terms with this index and the number of its first term.
     pub(super) fn terms_unit(&self, unit: usize) -> Result<(u32, Arc<TermsUnit>), StorageError> {
         let entry = self.terms.units.get(unit);
         let first = entry.map_or(0, |entry| entry.first);
@@ -217,19 +219,20 @@ impl Block {
         Ok((first as u32, opened))
     }
 
-    /// The unit of times with this index, and the number of its first column.
+    /// Returns the unit of time columns with this index and the number of its first column.
     pub(super) fn times_unit(&self, unit: usize) -> Result<(u32, Arc<TimesUnit>), StorageError> {
         let entry = self.tables.times.get(unit);
         let first = entry.map_or(0, |entry| entry.first);
         Ok((first as u32, self.unit(entry, TimesUnit::open)?))
     }
 
-    /// The unit of pages with this index.
+    /// Returns the unit of page entries with this index.
     pub(super) fn pages_unit(&self, unit: usize) -> Result<Arc<PagesUnit>, StorageError> {
         self.unit(self.tables.pages.get(unit), |bytes| PagesUnit::open(&bytes))
     }
 
-    /// The page that holds this part of a series, or would.
+    /// Returns the position of the last page whose key is not greater than `key`: the only page
+    /// that can contain this part of the series.
     pub(super) fn find_page(&self, key: u64) -> Result<(PageAt, Arc<PagesUnit>), StorageError> {
         let unit = self.tables.pages.find(key).unwrap_or(0);
         let pages = self.pages_unit(unit)?;
@@ -238,7 +241,7 @@ impl Block {
         Ok((PageAt { unit, index }, pages))
     }
 
-    /// The page behind one, if there is any.
+    /// Returns the position and entry of the page after `at`, or `None` at the end of the block.
     pub(super) fn next_page(
         &self,
         at: PageAt,
@@ -260,20 +263,20 @@ impl Block {
         Ok(first.map(|entry| (at, pages, entry)))
     }
 
-    /// A page.
+    /// Returns the data page from the cache, reading it if necessary.
     pub(super) fn page(&self, entry: &PageEntry) -> Result<Arc<DataPage>, StorageError> {
         self.cache
             .get(self.page_place(entry), || self.read_page(entry))
     }
 
-    /// Reads a page.
+    /// Reads a data page from its file.
     pub(super) fn read_page(&self, entry: &PageEntry) -> Result<DataPage, StorageError> {
         let file = self.data_file(entry)?;
         let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
         self.open_page(entry, &bytes)
     }
 
-    /// Opens the bytes of a page, unless they are not those that were written.
+    /// Verifies the checksum of a data page and decodes it.
     pub(super) fn open_page(
         &self,
         entry: &PageEntry,
@@ -286,13 +289,13 @@ impl Block {
         DataPage::open(bytes).map_err(file.malformed(entry.offset))
     }
 
-    /// The file that holds a page.
+    /// Returns the data file that contains a page.
     pub(super) fn data_file(&self, entry: &PageEntry) -> Result<&BlockRanges, StorageError> {
         let file = self.data.get(entry.file as usize);
         file.ok_or_else(|| self.index.damaged(0, "page in a file that does not exist"))
     }
 
-    /// What a page is called in the cache.
+    /// Returns the cache key of a data page.
     pub(super) fn page_place(&self, entry: &PageEntry) -> Place {
         Place {
             block: self.number,
@@ -301,7 +304,7 @@ impl Block {
         }
     }
 
-    /// What a unit of the index is called in the cache.
+    /// Returns the cache key of a unit of the index.
     pub(super) fn unit_place(&self, entry: &UnitEntry) -> Place {
         Place {
             block: self.number,
@@ -310,18 +313,19 @@ impl Block {
         }
     }
 
-    /// The cache that it uses.
+    /// Returns the cache that holds the units of the block.
     pub(super) fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
 
-    /// The error for a unit of the index that is malformed.
+    /// Returns the error for a malformed unit of the index.
     pub(super) fn malformed_unit(&self, unit: Option<&UnitEntry>, e: Malformed) -> StorageError {
         let offset = unit.map_or(self.index.len(), |unit| unit.offset);
         self.index.malformed(offset)(e)
     }
 
-    /// A unit of the index.
+    /// Returns a unit of the index from the cache, reading it and decoding it with `open` if
+    /// necessary.
     pub(super) fn unit<U: Unit>(
         &self,
         entry: Option<&UnitEntry>,
@@ -335,7 +339,7 @@ impl Block {
         })
     }
 
-    /// The bytes of a unit of the index, unless they are not those that were written.
+    /// Reads the bytes of a unit of the index and verifies their checksum.
     pub(super) fn read_unit(&self, entry: &UnitEntry) -> Result<Vec<u8>, StorageError> {
         self.index.read_unit(entry, &self.cache)
     }
@@ -349,13 +353,13 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // What is opened again has another number.
+        // If the block is opened again, its units get new keys, so these would never be used.
         self.cache.forget(self.number);
     }
 }
 
-/// Opens the files of pages. One that is cut, or one of several that is missing, costs its pages; a
-/// block without any is an error.
+/// Opens the data files. A truncated file, or a missing one among several, makes only its own pages
+/// unreadable. If no data file is usable, returns an error.
 fn open_data(
     disk: &dyn Disk,
     dir: &Path,
@@ -386,7 +390,7 @@ fn open_data(
     Ok(data)
 }
 
-/// Reads `meta.json`.
+/// Reads and verifies `meta.json`, and adds the bytes read to `count`.
 pub(super) fn read_meta(
     disk: &dyn Disk,
     dir: &Path,
