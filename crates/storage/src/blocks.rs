@@ -1,19 +1,24 @@
-//! The set of blocks of a store: what the manifest names, opened, and what a reader holds of it.
+//! The set of blocks of a store: the blocks listed in the manifest, opened, and the views through
+//! which readers access them.
 //!
 //! ```text
-//! start:  manifest -> open what it names -> remove folders that it does not name
-//! commit: new manifest, durable -> new view -> folders that left it go once no reader holds them
+//! start:  manifest -> open the listed blocks -> remove folders that are not listed
+//! commit: new manifest, durable -> new view -> remove unlisted folders that no reader holds
 //! read:   view = blocks and cut time, one consistent pair
 //! ```
 //!
-//! Invariants: a view never changes; blocks own the in-order samples before its cut time, pages and
-//! head those from it on. A folder is removed only when the manifest that does not name it is
-//! durable and no view that names it is held. Before the first block is written there is a manifest
-//! without blocks, so that a crash before the commit leaves a folder that a manifest does not name:
-//! blocks of one commit count together or not at all. A block that cannot be opened costs itself
-//! alone: it is named, queries over its times are warned, and nothing else stops. If its bytes are
-//! damaged it is in quarantine: the manifest says so, its folder stays as it is and where it is,
-//! and a start takes it back if it opens again.
+//! Invariants:
+//!
+//! - A view never changes. Blocks own the in-order samples before its cut time; pages and head own
+//!   those from the cut time on.
+//! - A folder is removed only after a manifest without it is durable and no view with it is held.
+//! - A manifest without blocks is written before the first block. A crash before a commit therefore
+//!   leaves a folder that no manifest lists, so the blocks of one commit take effect together or
+//!   not at all.
+//! - A block that cannot be opened affects no other block. It is reported, and queries over its
+//!   time range return a warning. If its bytes are damaged, it is quarantined: the manifest records
+//!   this, its folder stays unchanged in place, and the next start uses it again if it can be
+//!   opened.
 
 mod list;
 pub(crate) mod plan;
@@ -36,7 +41,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A block of a view.
+/// An open block of a view, with its manifest entry and its folder.
 #[derive(Debug)]
 pub(crate) struct OpenBlock {
     pub(crate) entry: BlockEntry,
@@ -45,7 +50,8 @@ pub(crate) struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// Whether a series of it may match: the metrics of a shard are known.
+    /// Returns whether a series of the block may match. The range of metric names of a shard can
+    /// rule this out.
     pub(crate) fn may_match(&self, matchers: &[Matcher]) -> bool {
         let Some(shard) = &self.block.meta().shard else {
             return true;
@@ -57,17 +63,18 @@ impl OpenBlock {
     }
 }
 
-/// The blocks at one moment, and what they own. A selection holds one for as long as it reads.
+/// An immutable snapshot of the open blocks and the cut time. A query holds one view for as long as
+/// it reads.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// Blocks own the in-order samples before this time.
+    /// The blocks own the in-order samples before this time, in milliseconds.
     pub(crate) cut: TimestampMs,
-    /// In the order in which they win at one time.
+    /// The blocks in order of precedence: of samples with the same series and time, the first wins.
     pub(crate) blocks: Vec<Arc<OpenBlock>>,
 }
 
 impl View {
-    /// The blocks that may hold samples in `range` of series that match.
+    /// Returns the blocks that may contain samples in `range` of series that match.
     pub(crate) fn matching<'a>(
         &'a self,
         range: TimeRange,
@@ -77,50 +84,52 @@ impl View {
         blocks.filter(|open| open.may_match(matchers))
     }
 
-    /// The blocks that may hold samples in `range`.
+    /// Returns the blocks that may contain samples in `range`.
     pub(crate) fn overlapping(&self, range: TimeRange) -> impl Iterator<Item = &Arc<OpenBlock>> {
         let blocks = self.blocks.iter();
         blocks.filter(move |open| open.entry.range.overlaps(&range))
     }
 }
 
-/// See the module.
+/// The blocks of a store and their manifest. Readers take a `View` without locking; commits are
+/// serialized by a mutex.
 pub(crate) struct Blocks {
     env: Env,
     dir: PathBuf,
     pub(crate) cache: Arc<BlockCache>,
     damages: Arc<Damages>,
     view: ArcSwap<View>,
-    /// Held by the commit under way.
+    /// State of the manifest, locked for the duration of a commit.
     committing: Mutex<Committing>,
-    /// Bytes of the blocks of the manifest.
+    /// Total size of the blocks in the manifest, in bytes.
     pub(crate) bytes: Gauge,
-    /// How many blocks the manifest names.
+    /// Number of blocks in the manifest.
     pub(crate) count: Gauge,
-    /// Those that are in quarantine.
+    /// Number of quarantined blocks.
     pub(crate) bad: Gauge,
-    /// Those that are read and not merged.
+    /// Number of blocks that are read but excluded from merges.
     pub(crate) apart: Gauge,
 }
 
-/// What the manifest says, and what is still to be removed.
+/// The current manifest, and the folders and views that await cleanup.
 struct Committing {
     list: BlockList,
-    /// Blocks that left the manifest.
+    /// Blocks that are no longer in the manifest and whose folders still exist.
     left: Vec<Arc<OpenBlock>>,
-    /// Folders of blocks that left the manifest and that were not open.
+    /// Folders of blocks that were removed from the manifest without being open.
     left_unopened: Vec<PathBuf>,
-    /// Views from before the newest commit.
+    /// Views older than the latest commit that readers may still hold.
     before: Vec<Arc<View>>,
-    /// Blocks of which a merge met damage.
+    /// Blocks in which a merge found damage.
     apart: BTreeSet<BlockId>,
-    /// Whether a commit failed since the last one that did not: its manifest may be durable, and a
-    /// start would take it.
+    /// True from a failed commit until the next successful one. The manifest of the failed commit
+    /// may be durable, and a start would use it.
     is_in_doubt: bool,
 }
 
 impl Blocks {
-    /// Opens the blocks in `dir`, which exists, and removes what the manifest does not name.
+    /// Opens the blocks in `dir`, which must exist, and removes the folders and manifests that are
+    /// not in use.
     pub(crate) fn open(
         env: &Env,
         dir: &Path,
@@ -128,8 +137,8 @@ impl Blocks {
         damages: Arc<Damages>,
     ) -> Result<Self, StorageError> {
         let found = BlockList::read(&*env.disk, dir)?;
-        // The process may have ended between the renaming and its sync, and what is done from here
-        // on trusts what was read.
+        // A previous process may have ended between the rename and its sync. The steps below rely
+        // on the manifest that was read, so make it durable first.
         let synced = env.disk.sync_dir(dir);
         synced.map_err(StorageError::io("sync folder", dir))?;
         let blocks = Self {
@@ -163,8 +172,8 @@ impl Blocks {
             blocks.take_what_is_there()?;
         }
         blocks.open_all();
-        // What no manifest names may be all that is left of something: of what a merge was made of
-        // that cannot be read.
+        // If a block cannot be read or the manifest was damaged, a folder that is not listed may
+        // hold the only copy of some data, such as an input of an unreadable merged block.
         let is_all_there = blocks.view().blocks.len() == blocks.list().blocks.len();
         if !is_damaged && is_all_there {
             blocks.remove_unnamed(&found.others)?;
@@ -172,9 +181,9 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Whether there are blocks and no manifest: it was lost, since there is one before there are
-    /// blocks. Versions before this one wrote the first with the first commit; of those a block
-    /// that was not committed is taken, too.
+    /// Returns whether blocks exist but no manifest. The manifest must have been lost, because one
+    /// is always written before the first block. Older versions wrote it with the first commit; for
+    /// them, a block that was never committed may be used, too.
     fn lacks_manifest(&self) -> Result<bool, StorageError> {
         let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
         if lacks {
@@ -183,41 +192,43 @@ impl Blocks {
         Ok(lacks)
     }
 
-    /// What is there now.
+    /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// What the manifest says.
+    /// Returns a copy of the current manifest.
     pub(crate) fn list(&self) -> BlockList {
         lock(&self.committing).list.clone()
     }
 
-    /// What the manifest says, and a view of the same moment: the folders of blocks stay while it
-    /// is held, but for those of damaged ones.
+    /// Returns the manifest and the view of the same moment. The folders of the listed blocks are
+    /// not removed while the view is held, except those of blocks that could not be opened.
     pub(crate) fn list_and_view(&self) -> (BlockList, Arc<View>) {
         let committing = lock(&self.committing);
         (committing.list.clone(), self.view())
     }
 
-    /// A cache of its own for a reader of whole blocks, which reports damage as this one's does.
+    /// Creates a separate cache for a reader of whole blocks, which reports damage to the same
+    /// registry.
     pub(crate) fn cache_beside(&self, bytes_max: usize) -> Arc<BlockCache> {
         let cache = BlockCache::new(bytes_max);
         Arc::new(cache.reporting_to(self.damages.clone()))
     }
 
-    /// The folder of all blocks.
+    /// Returns the folder that contains all blocks.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The folder of a block.
+    /// Returns the folder of a block.
     pub(crate) fn dir_of(&self, id: BlockId) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
-    /// The folder for a block that is to be written: there is a manifest, and none names it that a
-    /// start may find. Fails while the disk does not say which manifest counts.
+    /// Returns the folder for a new block. First ensures that a manifest exists, and that no
+    /// manifest which a start could find lists the block. Returns an error while the outcome of a
+    /// failed commit cannot be determined.
     pub(crate) fn dir_to_write(&self, id: BlockId) -> Result<PathBuf, StorageError> {
         let mut committing = lock(&self.committing);
         if committing.is_in_doubt || committing.list.version == 0 {
@@ -227,7 +238,7 @@ impl Blocks {
         Ok(self.dir_of(id))
     }
 
-    /// Makes `list` the manifest that counts, under the next version; returns it with that.
+    /// Writes `list` as the current manifest with the next version number and returns it.
     fn put(
         &self,
         committing: &mut Committing,
@@ -240,9 +251,9 @@ impl Blocks {
         Ok(list)
     }
 
-    /// Makes what `change` does to the list the truth: durable, then visible. Blocks that are new
-    /// in the list are opened first; one that does not open fails the commit. One that the disk
-    /// did not deliver before is tried again, and fails nothing.
+    /// Applies `change` to the manifest, makes it durable and then publishes it to readers. New
+    /// blocks are opened first, and the commit fails if one of them cannot be opened. Blocks that
+    /// were already listed but not open are retried without failing the commit.
     pub(crate) fn commit(&self, change: impl FnOnce(&mut BlockList)) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let mut list = committing.list.clone();
@@ -279,14 +290,14 @@ impl Blocks {
         Ok(())
     }
 
-    /// Keeps a block apart of which some bytes are damaged: it is still read, and merged no more.
+    /// Excludes a block with damaged bytes from merges; it can still be read.
     pub(crate) fn keep_apart(&self, id: BlockId) {
         let mut committing = lock(&self.committing);
         committing.apart.insert(id);
         self.measure(&committing);
     }
 
-    /// What the manifest says, without the blocks that merges leave alone.
+    /// Returns the manifest with all blocks that must not be merged marked as bad.
     pub(crate) fn mergeable(&self) -> BlockList {
         let committing = lock(&self.committing);
         let mut list = committing.list.clone();
@@ -296,10 +307,10 @@ impl Blocks {
         list
     }
 
-    /// The cut time of the oldest view that a reader may hold: pages before it are needed no more.
+    /// Returns the oldest cut time of all views that may be held; no reader needs pages before it.
     pub(crate) fn cut_of_all_readers(&self) -> TimestampMs {
         let mut committing = lock(&self.committing);
-        // One count is that of the list itself.
+        // One of the references is the one in this list.
         committing.before.retain(|view| Arc::strong_count(view) > 1);
         let before = committing.before.iter().map(|view| view.cut);
         before
@@ -322,7 +333,7 @@ impl Blocks {
         for dir in free.chain(unopened) {
             let removed = remove_folder(&self.env, &dir);
             if let Err(e) = removed.or_else(if_missing) {
-                // The next start finds it unnamed.
+                // The next start removes it, because the manifest does not list it.
                 tracing::error!(
                     error = %e,
                     "failed to remove a block that was replaced or expired"
@@ -340,8 +351,9 @@ impl Blocks {
         })
     }
 
-    /// Opens what the manifest names. What is damaged goes into quarantine, and what is there and
-    /// opens comes out of it; what the disk does not deliver is reported and tried again later.
+    /// Opens the blocks in the manifest. Damaged blocks are quarantined, and quarantined blocks
+    /// that can be opened are released. Blocks that failed with a disk fault are reported and
+    /// retried later.
     fn open_all(&self) {
         let mut committing = lock(&self.committing);
         let mut blocks = Vec::new();
@@ -351,7 +363,7 @@ impl Blocks {
                 Ok(mut open) => {
                     if entry.is_bad {
                         tracing::info!(block = %entry.id, "block is intact again");
-                        // What is known of it may be its name alone.
+                        // The entry of a quarantined block may contain only its id.
                         *entry = BlockEntry::of(open.block.meta(), entry.kind, entry.sequence);
                         open.entry = entry.clone();
                         is_changed = true;
@@ -382,7 +394,8 @@ impl Blocks {
         self.measure(&committing);
     }
 
-    /// Without a manifest that reads the blocks that are whole count. Nothing is removed then.
+    /// Builds a new manifest from all complete blocks, for a start without a readable one. Removes
+    /// nothing.
     fn take_what_is_there(&self) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let version = committing.list.version;
@@ -391,7 +404,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Removes the folders and manifests that count no more.
+    /// Removes the folders of blocks that are not in the manifest, and the manifests that are not
+    /// in use.
     fn remove_unnamed(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
         let list = self.list();
         for id in folders(&self.env, &self.dir)? {
@@ -403,7 +417,7 @@ impl Blocks {
                     block = %id,
                     "removed a block that is not in the manifest"
                 ),
-                // It is not what counts, and need not be ours.
+                // The folder is not in use and may not belong to Firn.
                 Err(e) => tracing::warn!(
                     error = %e,
                     "failed to remove a block that is not in the manifest"
@@ -411,7 +425,7 @@ impl Blocks {
             }
         }
         for path in manifests {
-            // One that stays is older than the one that counts.
+            // A manifest that remains is older than the current one and therefore harmless.
             let _ = self.env.disk.remove_file(path);
         }
         Ok(())
@@ -428,7 +442,7 @@ impl Blocks {
     }
 }
 
-/// The folders of blocks that are there.
+/// Returns the ids of all folders in `dir` whose names are block ids.
 fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
     let names = env.disk.list(dir);
     let names = names.map_err(StorageError::io("list", dir))?;
@@ -436,7 +450,7 @@ fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
     Ok(ids.collect())
 }
 
-/// A folder that is not there need not be removed.
+/// Ignores the error if the folder does not exist.
 fn if_missing(error: StorageError) -> Result<(), StorageError> {
     match &error {
         StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Ok(()),

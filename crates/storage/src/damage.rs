@@ -1,9 +1,9 @@
-//! What the store knows to be damaged: which bytes, and what they cost.
+//! The registry of damage found in the store: the affected bytes and the lost samples.
 //!
-//! A reader that meets damage reports it here once and goes on with what is whole. The registry
-//! logs it, counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and says which of it
-//! a query over some range of time may lack. Invariant: damage that is met again is neither logged
-//! nor counted again. It repairs nothing.
+//! A reader that finds damage reports it here and continues with the intact data. The registry logs
+//! the damage, counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and returns the
+//! damage that may affect a query over a time range. Invariant: damage that is reported again is
+//! neither logged nor counted twice. The registry repairs nothing.
 
 use crate::error::StorageError;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -13,10 +13,11 @@ use std::path::PathBuf;
 
 pub use firn_model::damage::{Damage, DamageKind};
 
-/// Damages that are listed; those beyond are counted and logged only. Each takes some 200 bytes.
+/// Maximum number of listed damages, about 200 bytes each; further ones are only counted and
+/// logged.
 const LISTED_MAX: usize = 256;
 
-/// Damage as a reader met it.
+/// Converts the error of a read into a damage of this kind.
 pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Damage {
     let (file, offset, what) = match error {
         StorageError::Damaged { path, offset, what } => (path.clone(), Some(*offset), what.clone()),
@@ -31,17 +32,17 @@ pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Damage {
     }
 }
 
-/// A damage of the list.
+/// A listed damage and how queries are informed of it.
 #[derive(Debug)]
 struct Listed {
     damage: Damage,
-    /// Whether reads that lack something for it say so themselves.
+    /// True if every read that lacks samples because of it reports it on its own.
     is_met: bool,
-    /// Whether a look-up met it.
+    /// True if an index lookup found it.
     is_of_look_up: bool,
 }
 
-/// See the module.
+/// The damages found since the store was opened, shared by all readers.
 #[derive(Debug, Default)]
 pub(crate) struct Damages {
     listed: Mutex<Vec<Listed>>,
@@ -49,20 +50,20 @@ pub(crate) struct Damages {
 }
 
 impl Damages {
-    /// Logs and counts `damage`, unless it is known; whether it was not.
+    /// Logs, counts and lists `damage`. Returns false if it was already listed.
     pub(crate) fn report(&self, damage: Damage) -> bool {
         self.list_new(damage, false).is_none()
     }
 
-    /// Like `report`, for damage that a read met: every read that lacks something for it meets it
-    /// again and warns itself. Returns the damage as it is known.
+    /// Like `report`, for damage found by a read: every read that lacks samples because of it finds
+    /// it again and returns its own warning. Returns the damage as it was first reported.
     pub(crate) fn report_met(&self, damage: Damage) -> Damage {
         let known = self.list_new(damage.clone(), true);
         known.unwrap_or(damage)
     }
 
-    /// The same for a look-up, which may be one that cannot warn: [`Damages::touching_look_ups`]
-    /// has it from here on.
+    /// Like `report_met`, for a lookup that may be unable to return a warning. The damage is
+    /// included in the result of [`Damages::touching_look_ups`] from now on.
     pub(crate) fn report_met_in_look_up(&self, damage: Damage) -> Damage {
         let damage = self.report_met(damage);
         for listed in self.lock().iter_mut() {
@@ -71,7 +72,7 @@ impl Damages {
         damage
     }
 
-    /// Lists and logs a damage, or returns what is known of it.
+    /// Adds a damage to the list and logs it, or returns the listed damage if it is not new.
     fn list_new(&self, damage: Damage, is_met: bool) -> Option<Damage> {
         let mut listed = self.lock();
         let is_it = |listed: &&Listed| {
@@ -105,19 +106,19 @@ impl Damages {
         None
     }
 
-    /// The damages that are listed, in the order in which they were met.
+    /// Returns the listed damages, oldest first.
     pub(crate) fn list(&self) -> Vec<Damage> {
         let listed = self.lock();
         listed.iter().map(|listed| listed.damage.clone()).collect()
     }
 
-    /// Damages whose samples, of any series, lay in `range`, but for those of which reads say
-    /// themselves whether they lack something.
+    /// Returns the listed damages that may affect samples of any series in `range`, without those
+    /// that reads report on their own.
     pub(crate) fn touching(&self, range: TimeRange) -> Vec<Damage> {
         self.touching_of(range, |listed| !listed.is_met)
     }
 
-    /// The same, with those that look-ups met.
+    /// Returns the same damages as `touching`, plus those that lookups found.
     pub(crate) fn touching_look_ups(&self, range: TimeRange) -> Vec<Damage> {
         self.touching_of(range, |listed| !listed.is_met || listed.is_of_look_up)
     }
@@ -136,7 +137,7 @@ impl Damages {
         lock(&self.listed)
     }
 
-    /// How many of a kind were met.
+    /// Returns the number of damages of this kind, including those that are not listed.
     pub(crate) fn count(&self, kind: DamageKind) -> u64 {
         self.counts[kind as usize].get()
     }

@@ -1,14 +1,16 @@
-//! The manifest: which files ought to be there, how long they are at least, and what they hold.
+//! The manifest of the data folder: the files that must exist, their minimum lengths and a summary
+//! of their content.
 //!
 //! ```text
-//! MANIFEST        text, a line each; replaced by rename, never changed in place
+//! MANIFEST        text, one entry per line; replaced by rename, never changed in place
 //! ```
 //!
-//! Files that grow say by their own frames what was durable, but not that they were there at all or
-//! longer. The manifest does: it is written before the log forgets what the files hold, and when a
-//! segment of pages is complete or goes. A start compares, and says what is missing. Invariants: no
-//! data depends on it, so a store without a manifest opens; it never claims more than was durable
-//! when it was written. `docs/format/data-folder.md` draws the lines.
+//! The frames of a growing file prove which of its bytes are intact, but not that bytes or whole
+//! files are missing. The manifest closes this gap: it is written before the WAL drops samples that
+//! the files contain, and whenever a segment of pages is completed or removed. A start compares the
+//! files with it and reports what is missing. Invariants: no data depends on the manifest, so a
+//! store without one can be opened; it never lists more than was durable when it was written.
+//! `docs/format/data-folder.md` specifies the lines.
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
@@ -20,28 +22,30 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-/// Its name in the data folder.
+/// Name of the manifest in the data folder.
 pub(crate) const NAME: &str = "MANIFEST";
 
-/// Its name while it is written.
+/// Name of the manifest while it is written.
 pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 
 const FIRST_LINE: &str = "firn manifest 1";
 
-/// A line has less than 128 bytes and a segment 128 MiB or two hours: what is longer is none.
+/// Maximum size of the file; a larger one is not a manifest. A line has less than 128 bytes and
+/// stands for a segment of 128 MiB or two hours.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A file of which there is one at a time, and how much of it was durable; zeros if there was none.
+/// The current file of a kind that has one file at a time, and its durable length. All zeros if
+/// there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownFile {
-    /// The number in its name.
+    /// Number in the file name.
     pub(crate) number: Position,
-    /// Bytes of it that were durable.
+    /// Number of bytes that were durable.
     pub(crate) bytes: u64,
 }
 
 impl KnownFile {
-    /// Bytes that were durable of the file with this number.
+    /// Returns the number of bytes that were durable in the file with this number.
     pub(crate) fn durable_bytes(self, number: Position) -> u64 {
         match self.number == number {
             true => self.bytes,
@@ -50,56 +54,56 @@ impl KnownFile {
     }
 }
 
-/// A segment of pages.
+/// The entry of a segment of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentEntry {
-    /// The number in its name.
+    /// Number in the file name.
     pub(crate) number: Position,
-    /// What it is now.
+    /// Current state of the segment.
     pub(crate) state: SegmentState,
-    /// How many of its bytes were durable; all of them once it is complete.
+    /// Number of durable bytes; the length of the file once the segment is complete.
     pub(crate) bytes: u64,
-    /// CRC-32C of the file, if it is complete and this version wrote it.
+    /// CRC-32C of the file, for a complete segment written by this version.
     pub(crate) crc: Option<u32>,
-    /// How many pages it has.
+    /// Number of pages in the segment.
     pub(crate) pages: u64,
-    /// How many samples they have, if that is known.
+    /// Number of samples in the pages, or `None` if it is not recorded.
     pub(crate) samples: Option<u64>,
-    /// From its oldest sample to its newest; none without a page.
+    /// Time range from the oldest to the newest sample, both inclusive; `None` without a page.
     pub(crate) range: Option<TimeRange>,
 }
 
-/// What a segment is.
+/// The state of a segment of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentState {
-    /// It grows.
+    /// Pages are still appended to it.
     Growing,
-    /// It has its directory.
+    /// It ends with its page directory and does not change any more.
     Complete,
-    /// It, or a part of it, is not there any more: the figures are those of what is gone.
+    /// All or part of it is missing; the entry describes the missing part.
     Lost,
 }
 
-/// See the module.
+/// The content of the manifest of a data folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// The log is covered up to here.
+    /// Position up to which pages and blocks cover the WAL.
     pub(crate) trimmed: Position,
-    /// The log reached so far.
+    /// Position up to which the WAL had been written.
     pub(crate) logged: Position,
-    /// The number of its newest segment; zero if there was none.
+    /// Number of the newest WAL segment; zero if there was none.
     pub(crate) log: Position,
     pub(crate) catalogue: KnownFile,
     pub(crate) exemplars: KnownFile,
-    /// What the keys of fingerprints follow from. Without it a start draws another one.
+    /// Seed of the fingerprint keys. Without it, a start generates a new one.
     pub(crate) seed: Option<Seed>,
-    /// In the order of their numbers.
+    /// The segments of pages, in ascending order of their numbers.
     pub(crate) segments: Vec<SegmentEntry>,
 }
 
 impl Manifest {
-    /// Reads the manifest in `root`; `None` if there is none. One that is damaged is as good as
-    /// none, and reported.
+    /// Reads the manifest in `root`. Returns `None` if there is none, and the damage if it is
+    /// unreadable; the caller then continues without a manifest.
     pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, Damage> {
         let path = root.join(NAME);
         let damage = |what: String| Damage::of_file(DamageKind::Manifest, &path, what);
@@ -115,7 +119,7 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest in `root`; durable on return.
+    /// Replaces the manifest in `root`; the new one is durable on return.
     pub(crate) fn write(&self, disk: &dyn Disk, root: &Path) -> Result<(), StorageError> {
         let path = root.join(TEMPORARY);
         self.replace(disk, root, &path)
@@ -134,7 +138,7 @@ impl Manifest {
         disk.sync_dir(root)
     }
 
-    /// The entry of a segment.
+    /// Returns the entry of a segment that is not lost.
     pub(crate) fn segment(&self, number: Position) -> Option<&SegmentEntry> {
         let is_it = |entry: &&SegmentEntry| entry.number == number;
         let there = |entry: &&SegmentEntry| entry.state != SegmentState::Lost;
@@ -152,7 +156,7 @@ impl Manifest {
             self.exemplars.number.0,
             self.exemplars.bytes,
         );
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         if let Some(Seed([first, second])) = self.seed {
             let _ = writeln!(text, "seed {first:016x} {second:016x}");
         }
@@ -195,7 +199,8 @@ fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// The manifest that `text` is; none if it is not what [`Manifest::text`] makes.
+/// Parses the text of a manifest. Returns `None` unless it is exactly as [`Manifest::text`] writes
+/// it.
 fn parse(text: &str) -> Option<Manifest> {
     let body = text.strip_suffix('\n')?;
     let (before, sum) = body.rsplit_once("\nsum ")?;

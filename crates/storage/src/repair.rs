@@ -1,17 +1,18 @@
-//! Sets aside what is damaged, and leaves in its place what of it is whole.
+//! Repairs a data folder: copies damaged files to a separate folder and replaces them with their
+//! intact parts.
 //!
 //! ```text
-//! verify -> ask -> copies of what is broken into set-aside/ -> MANIFEST names what is lost
-//!   -> blocks that are broken leave their manifest
-//!   -> pages, exemplars, catalogue: written anew, put in their place by rename
-//!   -> the store is opened and closed: the log becomes pages -> MANIFEST names what there is
+//! verify -> confirm -> copy damaged files to set-aside/ -> MANIFEST records the losses
+//!   -> damaged blocks are removed from their manifest
+//!   -> pages, exemplars, catalogue: rewritten, put in place by rename
+//!   -> the store is opened and closed: the WAL becomes pages -> MANIFEST lists the actual files
 //! ```
 //!
-//! Nothing is deleted that was not copied before, byte for byte, and synced. Each step leaves a
-//! folder that a repair can begin with again. What the log has of samples that a page lacks is put
-//! back into the page; of others the store takes it, since until the end the manifest says that
-//! something is lost. Files that the disk
-//! does not deliver are not repaired: they cannot be copied.
+//! No file is removed before a complete copy of it is durable. After every step, the folder is in a
+//! state from which a repair can start again. Samples that a page lost and the WAL still contains
+//! are written back into the page. The store adds the remaining samples of the WAL when it is
+//! opened, because until the end the manifest records that something is lost. Files that cannot be
+//! read because of a disk fault are not repaired, since they cannot be copied.
 
 mod aside;
 mod blocks;
@@ -38,27 +39,28 @@ use firn_model::log::Position;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What came of it.
+/// The result of a repair.
 #[derive(Debug)]
 pub enum Outcome {
     /// Nothing was damaged.
     Whole(Report),
-    /// The operator declined; nothing was changed.
+    /// The operator declined the repair; nothing was changed.
     Declined,
-    /// What was damaged is set aside.
+    /// The damaged files were copied and replaced.
     Repaired {
-        /// Where its files are; they are where they would be in the data folder.
+        /// Folder with the copies, at the same relative paths as in the data folder.
         set_aside: PathBuf,
-        /// What was found afterwards.
+        /// Result of the verification after the repair.
         report: Report,
     },
 }
 
-/// Whether the repair is wanted, once it is known what is damaged and what that costs.
+/// The callback that decides from the result of the verification whether to repair the folder.
 pub type Confirm<'a> = dyn FnMut(&Report) -> bool + 'a;
 
-/// Repairs the data folder at `root`; no other process may use it meanwhile. What is broken goes to
-/// a folder in `set-aside` that is called `name`, with a number behind it if there is one already.
+/// Repairs the data folder at `root`, which no other process may use in the meantime. Copies the
+/// damaged files to the folder `name` in `set-aside`, with a number appended if that exists
+/// already.
 pub fn repair(
     env: &Env,
     root: &Path,
@@ -95,14 +97,14 @@ pub fn repair(
     Ok(Outcome::Repaired { set_aside, report })
 }
 
-/// The files that are damaged, but for those that are missing.
+/// Returns the files that are damaged or missing.
 fn broken_files(found: &Report) -> BTreeSet<PathBuf> {
     let files = found.findings.iter().map(|finding| &finding.damage.file);
     files.cloned().collect()
 }
 
-/// Writes catalogue and exemplars anew. Pages go before them: while the catalogue is damaged it is
-/// known that series lack their labels.
+/// Rewrites the catalogue and the exemplars. The pages must be rewritten first: after that, the
+/// catalogue no longer shows which series have lost their labels.
 fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
     let has = |kind| found.findings.iter().any(|f| f.damage.kind == kind);
     if has(DamageKind::Exemplars) {
@@ -114,8 +116,8 @@ fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), Stora
     Ok(())
 }
 
-/// Writes damaged segments of pages anew, without series that are not `named`; returns what the
-/// manifest is to say of them.
+/// Rewrites damaged segments of pages without the series that are not in `named`, and returns their
+/// new manifest entries.
 fn rebuild_pages(
     env: &Env,
     dir: &DataDir,
@@ -135,7 +137,8 @@ fn rebuild_pages(
     if numbers.is_empty() {
         return Ok(Vec::new());
     }
-    // From here on a start knows that pages lack something that the log may have.
+    // From here on, a start takes into account that the pages lack samples which the WAL may
+    // contain.
     for number in &numbers {
         name_as_lost(&mut manifest, *number);
     }
@@ -179,11 +182,10 @@ fn name_as_lost(manifest: &mut Manifest, number: Position) {
     manifest.segments.sort_by_key(|entry| entry.number);
 }
 
-/// Opens the store and closes it: everything that the log has is in pages then, and the log is
-/// gone.
+/// Opens and closes the store, which moves all samples of the WAL into pages and empties the WAL.
 fn seal_log(env: &Env, root: &Path, exemplars: u64) -> Result<(), Error> {
     let options = StoreOptions {
-        // What is old goes when a server says so.
+        // Retention is applied later by a server with the operator's settings.
         retention_ms: i64::MAX,
         exemplars_max: usize::try_from(exemplars).unwrap_or(usize::MAX),
         ..StoreOptions::new(root)
@@ -191,7 +193,7 @@ fn seal_log(env: &Env, root: &Path, exemplars: u64) -> Result<(), Error> {
     Store::open(env.clone(), options)?.close()
 }
 
-/// Has the manifest name what there is, and nothing that is gone.
+/// Updates the manifest to list exactly the files that exist.
 fn settle_manifest(
     env: &Env,
     dir: &DataDir,

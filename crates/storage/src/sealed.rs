@@ -1,16 +1,17 @@
-//! Sealed samples: pages in segment files, a directory in memory, and one cache over their bytes.
+//! Sealed samples: pages in segment files, an in-memory directory of the pages, and a cache of
+//! opened pages.
 //!
 //! ```text
 //! group: 512 neighbouring slots      page: the samples of a group for one window of data time
 //! pages/00000000000000000001.pages   header | page frame ... | directory frame | trailer
 //! ```
 //!
-//! A page says which samples it took over from the log (see [`meta::PageMeta`]), so that a start
-//! combines the two by exact coverage. Pages are appended and synced before readers find
-//! them, and go with their segment, once all of it has left the retention. Of one series a later
-//! page has only later samples, unless damage made a start take samples back out of the log.
-//! `docs/format/pages.md` draws the bytes; what a page's columns look like inside is the affair of
-//! [`crate::page`].
+//! The header of a page states which samples it took over from the WAL (see [`meta::PageMeta`]), so
+//! that a start can combine both without gaps or duplicates. A page is appended and synced before
+//! readers find it, and is removed together with its segment once all of the segment is older than
+//! the retention. The samples of a series in a later page are newer than those in earlier pages,
+//! unless a start had to restore samples from the WAL because of damage. `docs/format/pages.md`
+//! specifies the bytes; the content of a page is defined by [`crate::page`].
 
 pub(crate) mod cache;
 pub(crate) mod directory;

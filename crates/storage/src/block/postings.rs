@@ -22,7 +22,7 @@ const RUNS: u8 = 0;
 const PACKED: u8 = 1;
 const BITMAP: u8 = 2;
 
-/// A builder of a posting list; series are appended in ascending order. It takes 40 bytes, plus two
+/// A builder of a posting list; series are appended in ascending order. It takes 48 bytes, plus two
 /// or three bytes for each run except the last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PostingsBuilder {
@@ -70,7 +70,7 @@ impl PostingsBuilder {
         }
         self.end_run();
         let by_runs = 1 + uvarint_len(self.runs.into()) + self.bytes.len();
-        // A run takes at least two bytes, while a packed series takes at most a few bits.
+        // A run takes at least two bytes; a packed series takes a few bits or none.
         if self.runs > 2 {
             let series = self.series();
             let (first, last) = (series[0], series[series.len() - 1]);

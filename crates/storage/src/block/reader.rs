@@ -359,7 +359,7 @@ impl Drop for Block {
 }
 
 /// Opens the data files. A truncated file, or a missing one among several, makes only its own pages
-/// unreadable. If no data file is usable, returns an error.
+/// unreadable. A missing or empty file is an error if it is the only data file.
 fn open_data(
     disk: &dyn Disk,
     dir: &Path,

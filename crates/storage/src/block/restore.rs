@@ -1,7 +1,7 @@
-//! Restores a damaged `meta.json`, index or copy of the index from its second place.
+//! Restores a damaged `meta.json`, index or copy of the index from its second copy.
 //!
-//! Invariant: a file takes its name when it is durable, with the bytes that were written at first.
-//! Files of pages have no second place and stay as they are.
+//! Invariant: a restored file gets its final name only once it is durable, and its bytes equal
+//! those originally written. Data files have no second copy and are left unchanged.
 
 use super::file::BlockRanges;
 use super::layout::{INDEX, INDEX_COPY};
@@ -12,15 +12,15 @@ use firn_model::env::{Env, OpenMode};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Bytes that are copied at once.
+/// Number of bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// What a file is called until it is whole.
+/// Name of a restored file until it is complete and durable.
 const TEMPORARY: &str = "restored.tmp";
 
 impl Block {
-    /// Restores the damaged files in the folder `dir` of the block. If both the index and its copy
-    /// are damaged, they stay as they are.
+    /// Restores the damaged files in the folder `dir` of the block. If the index and its copy are
+    /// both damaged, they are left unchanged.
     pub(crate) fn restore(&self, env: &Env, dir: &Path) -> Result<(), StorageError> {
         if Self::read_meta(env, dir).is_err() {
             let text = self.meta().encode();
@@ -52,10 +52,11 @@ impl Block {
     }
 }
 
-/// Appends bytes to the file that is written.
+/// The function that appends bytes to the file that is being written.
 type Append<'a> = dyn FnMut(&[u8]) -> Result<(), StorageError> + 'a;
 
-/// Has `fill` write the file `name` of a folder, and puts it into its place.
+/// Writes the file `name` with `fill` under a temporary name, then atomically replaces the old file
+/// with it.
 fn replace(
     env: &Env,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! The labels of series, as columns of numbers of values.
+//! The label sets of the series, stored as one column of value numbers per label.
 //!
 //! ```text
 //! unit of series = series varint | labels varint | labels x (label varint | bytes varint)
@@ -7,8 +7,9 @@
 //!                  integer column
 //! ```
 //!
-//! All units but the last have as many series, so that a series is found without a look. In the
-//! order of a block most columns of a unit are one number, or one that steps.
+//! All units except the last contain the same number of series, so the unit of a series follows
+//! from its ordinal. Because of the order of a block, most columns of a unit are a constant or a
+//! step function.
 
 use super::cache::Unit;
 use super::numbers;
@@ -19,29 +20,30 @@ use crate::page::packed;
 use crate::page::planner::Planner;
 use std::ops::Range;
 
-/// Series of a unit: some 40 KB of columns.
+/// Number of series in a unit, whose columns take about 40 KB.
 pub(crate) const UNIT_SERIES: u32 = 4_096;
 
-/// Series whose numbers are decoded together.
+/// Number of series whose value numbers are decoded together.
 pub(crate) const RUN_SERIES: usize = 1_024;
 
-/// A unit under way: 16 KB for each label that a series of it has.
+/// A builder of one unit. It takes 16 KB for each label that a series of the unit has.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesDraft {
     len: usize,
-    /// The labels of the unit, each with a number for each series up to the last that has it.
+    /// The labels of the unit, each with one number per series up to the last series that has the
+    /// label.
     columns: Vec<(u32, Vec<u32>)>,
-    /// For each label the number of its column plus one.
+    /// For each label, one plus the index of its column, or 0 if the unit has no such column.
     places: Vec<u32>,
 }
 
 impl SeriesDraft {
-    /// Begins a series.
+    /// Starts the next series; its labels are added with `set`.
     pub(crate) fn begin(&mut self) {
         self.len += 1;
     }
 
-    /// The series that was begun has this value of a label.
+    /// Sets the value of a label of the current series.
     pub(crate) fn set(&mut self, label: u32, value: u32) {
         let at = label as usize;
         if self.places.len() <= at {
@@ -56,17 +58,17 @@ impl SeriesDraft {
         column.push(value + 1);
     }
 
-    /// Whether the unit is to end.
+    /// Returns whether the unit has reached its number of series.
     pub(crate) fn is_full(&self) -> bool {
         self.len >= UNIT_SERIES as usize
     }
 
-    /// Series so far.
+    /// Returns the number of series added so far.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Ends the unit: its columns as [`Spilled`] reads them.
+    /// Ends the unit and returns its columns in the temporary form that [`Spilled`] reads.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         push_uvarint(&mut out, self.len as u64);
@@ -84,8 +86,8 @@ impl SeriesDraft {
     }
 }
 
-/// Columns of a unit as the writer put them aside, until the numbers of labels and values are
-/// known.
+/// The columns of a unit as the writer spills them to a file, because the final numbers of labels
+/// and values are not determined until all series have been pushed.
 #[derive(Debug)]
 pub(crate) struct Spilled {
     len: usize,
@@ -93,7 +95,7 @@ pub(crate) struct Spilled {
 }
 
 impl Spilled {
-    /// Reads what [`SeriesDraft::end`] gave.
+    /// Decodes the result of [`SeriesDraft::end`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let len = cursor.count(0)?.min(UNIT_SERIES as usize);
@@ -108,8 +110,8 @@ impl Spilled {
         Ok(Self { len, columns })
     }
 
-    /// The bytes of the unit, with the numbers that `numbers` says for a label: its own, and that
-    /// of each value.
+    /// Encodes the unit in its final form. `numbers` maps the temporary number of a label to its
+    /// final number and to the final numbers of its values.
     pub(crate) fn encode<'a>(
         mut self,
         planner: &mut Planner,
@@ -119,7 +121,7 @@ impl Spilled {
             let (own, values) = numbers(*label);
             *label = own;
             for number in column {
-                // Zero is for series without the label.
+                // Zero marks series without the label.
                 if let Some(at) = number.checked_sub(1) {
                     *number = u64::from(values[at as usize]) + 1;
                 }
@@ -141,12 +143,12 @@ impl Spilled {
     }
 }
 
-/// A unit that was read.
+/// A unit of label columns with its decoded directory; columns are decoded on demand.
 #[derive(Debug)]
 pub(crate) struct SeriesUnit {
     bytes: Vec<u8>,
     len: usize,
-    /// The labels, ascending, and where their columns are.
+    /// The labels in ascending order, each with the byte range of its column.
     columns: Vec<(u32, Range<usize>)>,
 }
 
@@ -158,7 +160,7 @@ impl Unit for SeriesUnit {
 }
 
 impl SeriesUnit {
-    /// Finds the columns of a unit of `len` series.
+    /// Decodes the directory of a unit of `len` series.
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(&bytes);
         if cursor.uvarint()? != len as u64 {
@@ -191,13 +193,13 @@ impl SeriesUnit {
         }
     }
 
-    /// The labels that series of the unit have, ascending.
+    /// Returns the labels that at least one series of the unit has, in ascending order.
     pub(crate) fn labels(&self) -> impl Iterator<Item = u32> {
         self.columns.iter().map(|(label, _)| *label)
     }
 
-    /// The numbers of a label for a run of series, one more each, into `into`; all zeros if no
-    /// series of the unit has it.
+    /// Replaces `into` with one plus the value number of the label for each series of a run, or 0
+    /// for series without the label.
     pub(crate) fn run(&self, label: u32, run: usize, into: &mut Vec<i64>) -> Result<(), Malformed> {
         into.clear();
         let wanted = run * RUN_SERIES..self.len.min((run + 1) * RUN_SERIES);

@@ -1,4 +1,4 @@
-//! The labels of series, decoded unit by unit.
+//! Reads the label sets of series, decoding them unit by unit.
 
 use super::reader::Block;
 use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
@@ -9,47 +9,49 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of values that a look-up remembers: neighbours share most of them.
+/// Memory for the label pairs of a lookup in bytes. Neighbouring series share most of their pairs.
 const MEMORY_BYTES: usize = 1 << 20;
 
-/// Bytes that a reader of a whole block remembers. In its order each metric goes through all
-/// targets once more: those of some ten thousand with four labels of their own.
+/// Memory for the label pairs of a reader of a whole block, in bytes. In block order, the targets
+/// recur with each metric; this holds the pairs of about ten thousand targets with four labels
+/// each.
 const WHOLE_MEMORY_BYTES: usize = 4 << 20;
 
-/// Reads the labels of one block, ascending by series, and remembers what they share from one call
-/// to the next. It is for one block.
+/// Reads the label sets of one block in ascending order of the ordinals, and caches the pairs that
+/// series share across calls. A reader must not be used with a second block.
 pub struct LabelsReader {
     run: Run,
     pairs: Pairs,
-    /// The labels of a series, as they are put together.
+    /// Scratch buffer in which the label set of a series is assembled.
     labels: Vec<u8>,
 }
 
-/// Pairs of a name and a value as they stand in label sets, by term.
+/// A cache of encoded pairs of label name and value, keyed by term.
 struct Pairs {
     bytes: Vec<u8>,
     bytes_max: usize,
     places: FxHashMap<u32, Range<usize>>,
-    /// How often they were forgotten.
+    /// Number of times that the cache was cleared.
     cleared: u64,
 }
 
-/// A run of series whose numbers were decoded.
+/// A run of series whose value numbers are decoded.
 #[derive(Default)]
 struct Run {
-    /// Which of all.
+    /// Number of the run in the block.
     number: Option<usize>,
     unit: Option<(usize, Arc<SeriesUnit>)>,
     columns: Vec<RunColumn>,
 }
 
-/// A label of a run.
+/// The column of one label in the current run.
 #[derive(Default)]
 struct RunColumn {
     label: u32,
-    /// One more than the number of the value of each series; zero without the label.
+    /// One plus the value number of each series, or 0 for a series without the label.
     numbers: Vec<i64>,
-    /// The pair of the series before, and which it was: mostly the next one's too.
+    /// Number, cache generation and location of the last pair used. The next series often has the
+    /// same pair.
     newest: (i64, u64, Range<usize>),
 }
 
@@ -67,12 +69,13 @@ impl LabelsReader {
         }
     }
 
-    /// A reader of all series of a block.
+    /// Creates a reader with enough memory to read all series of a block in order.
     pub fn of_whole() -> Self {
         Self::with_memory(WHOLE_MEMORY_BYTES)
     }
 
-    /// Calls `each` with the index and the labels of each of `ordinals` of `block`, which ascend.
+    /// Calls `each` with the index in `ordinals` and the label set of each of these series.
+    /// `ordinals` must ascend.
     pub fn read(
         &mut self,
         block: &Block,
@@ -102,7 +105,8 @@ impl LabelsReader {
 }
 
 impl Block {
-    /// Calls `each` with the index and the labels of each of `ordinals`, which ascend.
+    /// Calls `each` with the index in `ordinals` and the label set of each of these series.
+    /// `ordinals` must ascend.
     pub fn labels(
         &self,
         ordinals: &[u32],
@@ -112,8 +116,8 @@ impl Block {
         reader.read(self, ordinals.iter().copied(), each)
     }
 
-    /// Calls `each` with the index and the terms of the labels of each of `ordinals`, which ascend;
-    /// terms are in the order of the labels' names.
+    /// Calls `each` with the index in `ordinals` and the terms of each of these series, sorted by
+    /// label name. `ordinals` must ascend.
     pub fn label_terms(
         &self,
         ordinals: &[u32],
@@ -135,7 +139,7 @@ impl Block {
         Ok(())
     }
 
-    /// Appends the name and the value of a term as they stand in a label set.
+    /// Appends the label name and value of a term in the encoding of label sets.
     pub fn push_pair(&self, term: u32, into: &mut Vec<u8>) -> Result<(), StorageError> {
         let label = self
             .labels
@@ -145,7 +149,7 @@ impl Block {
         Ok(())
     }
 
-    /// The term of a label's value with this number.
+    /// Returns the term of the value with this number, or an error for a value that does not exist.
     fn term_of(&self, label: u32, value: i64) -> Result<u32, StorageError> {
         let of_label = self.labels.get(label).ok_or_else(|| self.lacks_value())?;
         let value = u32::try_from(value).ok().filter(|v| *v < of_label.values());
@@ -159,7 +163,7 @@ impl Block {
 }
 
 impl Run {
-    /// Decodes the run of a series, unless it is decoded.
+    /// Decodes the run that contains a series, unless it is the current one.
     fn turn_to(&mut self, block: &Block, ordinal: u32) -> Result<(), StorageError> {
         let number = ordinal as usize / RUN_SERIES;
         if self.number == Some(number) {
@@ -193,7 +197,7 @@ impl Run {
 }
 
 impl Pairs {
-    /// Where the pair of a label and its value with this number is.
+    /// Returns the location of an encoded pair in the cache, adding it if necessary.
     fn place(
         &mut self,
         block: &Block,
@@ -217,7 +221,7 @@ impl Pairs {
 }
 
 impl Block {
-    /// The value of a term.
+    /// Reads the label value of a term. Empty values are reported as damage.
     pub(super) fn term_value(&self, term: u32) -> Result<Vec<u8>, StorageError> {
         let index = self.terms.units.find(term.into()).unwrap_or(0);
         let (first, unit) = self.terms_unit(index)?;

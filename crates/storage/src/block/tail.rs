@@ -1,7 +1,7 @@
-//! The end of an index: sections, directory and footer, each from the first intact place.
+//! The end of an index: sections, directory and footer, each read from the first intact copy.
 //!
-//! One read takes the end of the index. A part that fails its checksum is read from the copy.
-//! Without a readable `meta.json`, the index supplies its content.
+//! A single read fetches the end of the index. A part that fails its checksum is read from the copy
+//! of the index. If `meta.json` is unreadable, its content is read from the index.
 
 use super::cache::BlockCache;
 use super::found_meta::find_meta;
@@ -18,16 +18,16 @@ use crate::encoding::cursor::Cursor;
 use crate::error::StorageError;
 use std::path::Path;
 
-/// Bytes that are read of the end of an index at first: the sections of a block of some million
-/// series.
+/// Number of bytes fetched from the end of an index, enough for the sections of a block of about a
+/// million series.
 const TAIL_BYTES: u64 = 64 << 10;
 
 const OTHER_BLOCK: &str = "index of another block than meta.json is of";
 
-/// What a footer must agree with.
+/// The identity that a footer must match.
 pub(super) enum Known<'a> {
     Meta(&'a BlockMeta),
-    /// The name of the folder, which is that of the block where it is one.
+    /// The id in the name of the folder, or `None` if the name is not a block id.
     Name(Option<BlockId>),
 }
 
@@ -43,13 +43,13 @@ impl Known<'_> {
     }
 }
 
-/// The end of an index.
+/// The verified footer and directory of an index, with the bytes that were read around them.
 pub(super) struct Tail<'a> {
     index: &'a BlockIndex,
     cache: &'a BlockCache,
-    /// Where the bytes begin.
+    /// Offset of `bytes` in the file.
     start: u64,
-    /// Those of the first file; none if they are not delivered together.
+    /// The end of the first file; empty if it could not be read.
     bytes: Vec<u8>,
     footer: Footer,
     sections: Sections,
@@ -91,7 +91,8 @@ impl<'a> Tail<'a> {
         Ok(tail)
     }
 
-    /// What `check` makes of bytes of the index, of memory if they are there.
+    /// Returns the result of `check` for a byte range of the index, taken from memory if it was
+    /// already fetched.
     fn checked<T>(
         &self,
         place: (u64, usize),
@@ -103,7 +104,7 @@ impl<'a> Tail<'a> {
             .or_of_copy(read.and_then(check), place, check, self.cache)
     }
 
-    /// A section, if there is one.
+    /// Decodes a section, or returns `None` if the block does not have it.
     pub(super) fn decode_optional<T>(
         &self,
         kind: Section,
@@ -125,7 +126,7 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// A section that is a table of units alone.
+    /// Decodes a section that consists of a table of units.
     pub(super) fn table(&self, kind: Section) -> Result<UnitTable, StorageError> {
         self.decode(kind, |bytes| {
             let mut cursor = Cursor::new(bytes);
@@ -137,7 +138,7 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// What `open` makes of the offset and the bytes of a section.
+    /// Verifies the checksum of a section and calls `open` with its offset and its bytes.
     fn section<T>(
         &self,
         kind: Section,
@@ -156,7 +157,8 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// What `meta.json` of the folder `dir` says, as the index has it too.
+    /// Returns the content of `meta.json` in the folder `dir`, as stored in the index or, for
+    /// version 1, reconstructed.
     pub(super) fn meta(&self, dir: &Path) -> Result<BlockMeta, StorageError> {
         if self.footer.version == VERSION_BEFORE {
             let pages = self.table(Section::Pages)?;
@@ -177,8 +179,8 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The bytes of a place in the first file, which are in memory if they are among `read`, that begin
-/// at an offset.
+/// Returns the byte range at `offset` in the first file, taken from `read`, which begins at offset
+/// `start`, if that contains it.
 fn piece(
     index: &BlockIndex,
     (start, read): (u64, &[u8]),

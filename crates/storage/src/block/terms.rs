@@ -1,4 +1,5 @@
-//! The values of labels in order, each with how many series have it and where their list is.
+//! The terms of a block: all label values in order, each with the number of its series and the
+//! location of its posting list.
 //!
 //! ```text
 //! unit  = terms varint | postings offset varint | series of each | bytes of each list
@@ -6,10 +7,11 @@
 //! group = 16 x (bytes shared with the value before varint | bytes of its own varint | those)
 //! ```
 //!
-//! Lists are integer columns. All values of all labels are in one sequence, ordered by label and
-//! then by value; the number of a term is its place there. The first value of a group shares
-//! nothing, so that a value is found by bisection. Lists of series follow each other in the order
-//! of terms; the offset is that of the first one among all of the block.
+//! The lists are integer columns. The values of all labels form one sequence, sorted by label and
+//! then by value; the number of a term is its position in that sequence. The first value of each
+//! group is stored in full, so that a value can be found by binary search. Posting lists are stored
+//! in the order of their terms; the postings offset of a unit is the position of its first list
+//! among all lists of the block.
 
 use super::cache::Unit;
 use super::numbers;
@@ -20,14 +22,14 @@ use crate::page::planner::Planner;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Terms of a unit at most, and bytes of values after which it ends.
+/// Maximum number of terms in a unit, and the number of value bytes after which it ends.
 const UNIT_TERMS: usize = 1_024;
 const UNIT_BYTES: usize = 32 << 10;
 
-/// Values of a group: bisection reads one of each group, a walk all.
+/// Number of values in a group. A binary search decodes one value per group; a scan decodes all.
 const GROUP: usize = 16;
 
-/// A unit under way.
+/// A builder of one unit of terms.
 #[derive(Debug, Default)]
 pub(crate) struct TermsDraft {
     first: Vec<u8>,
@@ -40,7 +42,7 @@ pub(crate) struct TermsDraft {
 }
 
 impl TermsDraft {
-    /// Adds a value that so many series have, whose list of so many bytes is at an offset.
+    /// Appends a value that `series` series have. `offset` and `bytes` locate its posting list.
     pub(crate) fn push(&mut self, value: &[u8], series: u32, (offset, bytes): (u64, usize)) {
         if self.counts.is_empty() {
             self.postings = offset;
@@ -63,17 +65,17 @@ impl TermsDraft {
         self.lengths.push(bytes as u64);
     }
 
-    /// Whether the unit is to end.
+    /// Returns whether the unit has reached its limit of terms or bytes.
     pub(crate) fn is_full(&self) -> bool {
         self.counts.len() >= UNIT_TERMS || self.values.len() >= UNIT_BYTES
     }
 
-    /// Terms so far.
+    /// Returns the number of terms added so far.
     pub(crate) fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Ends the unit: its first value and its bytes.
+    /// Ends the unit and returns its first value and its encoding.
     pub(crate) fn end(&mut self, planner: &mut Planner) -> (Vec<u8>, Vec<u8>) {
         let draft = std::mem::take(self);
         let ends = draft
@@ -98,21 +100,21 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// How many series have a term, and where their list is.
+/// The number of series with a term, and the location of their posting list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TermPostings {
     pub(crate) series: u32,
-    /// Among the lists of the block.
+    /// Offset among the concatenated posting lists of the block.
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
 }
 
-/// A unit that was read.
+/// A unit of terms whose counts and locations are decoded; values are decoded on demand.
 #[derive(Debug)]
 pub(crate) struct TermsUnit {
     bytes: Vec<u8>,
     postings: Vec<TermPostings>,
-    /// Where each group begins.
+    /// Offset of each group in the unit.
     groups: Vec<u32>,
 }
 
@@ -124,11 +126,11 @@ impl Unit for TermsUnit {
 }
 
 impl TermsUnit {
-    /// Reads a unit of `len` terms.
+    /// Decodes the directory of a unit of `len` terms.
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         let too_large = |_| Malformed("number too large");
         let mut cursor = Cursor::new(&bytes);
-        // A value takes two bytes at least.
+        // Each value takes at least two bytes.
         if cursor.count(2)? != len {
             return Err(Malformed(
                 "unit whose number of terms differs from its header",
@@ -163,23 +165,24 @@ impl TermsUnit {
         }
     }
 
-    /// How many terms.
+    /// Returns the number of terms.
     pub(crate) fn len(&self) -> usize {
         self.postings.len()
     }
 
-    /// What there is of the term with this index.
+    /// Returns the posting list of the term with this index.
     pub(crate) fn postings(&self, index: usize) -> Option<TermPostings> {
         self.postings.get(index).copied()
     }
 
-    /// The index of `value` among the terms `among`, which are of one label.
+    /// Returns the index of `value` among the terms in the range `among`, which must belong to one
+    /// label.
     pub(crate) fn find(
         &self,
         value: &[u8],
         among: Range<usize>,
     ) -> Result<Option<usize>, Malformed> {
-        // Groups that begin with a term of the label, and the one in front of them.
+        // The groups that begin with a term of the label, and the group before them.
         let first = among.start.div_ceil(GROUP);
         let (mut low, mut high) = (first, among.end.div_ceil(GROUP).max(first));
         while low < high {
@@ -207,7 +210,7 @@ impl TermsUnit {
         Ok(None)
     }
 
-    /// Appends the value of the term with this index.
+    /// Appends the value of the term with this index to `into`.
     pub(crate) fn value(&self, index: usize, into: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut walk = self.walk(index / GROUP)?;
         while walk.index < index {
@@ -219,8 +222,8 @@ impl TermsUnit {
         Ok(())
     }
 
-    /// Calls `each` with the index and the value of the terms `among` until it fails; `malformed`
-    /// says what malformed bytes are to the caller.
+    /// Calls `each` with the index and the value of the terms in `among`, and stops at the first
+    /// error. `malformed` converts decoding errors.
     pub(crate) fn each<E>(
         &self,
         among: Range<usize>,
@@ -242,7 +245,7 @@ impl TermsUnit {
         Ok(())
     }
 
-    /// A walk at the first value of a group.
+    /// Returns an iterator positioned at the first value of a group.
     fn walk(&self, group: usize) -> Result<Walk<'_>, Malformed> {
         let start = self
             .groups
@@ -260,13 +263,13 @@ impl TermsUnit {
     }
 }
 
-/// Walks the values of a unit.
+/// An iterator over the values of a unit.
 struct Walk<'a> {
     cursor: Cursor<'a>,
     index: usize,
     len: usize,
     value: Vec<u8>,
-    /// The first value of a group, which stands as it is.
+    /// First value of the current group, which is stored in full.
     first: &'a [u8],
 }
 
@@ -286,7 +289,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Moves to the next value; false if there is none.
+    /// Advances to the next value. Returns false at the end of the unit.
     fn next(&mut self) -> Result<bool, Malformed> {
         self.index += 1;
         if self.index >= self.len {

@@ -1,14 +1,14 @@
-//! The time columns of a block: each distinct one is stored once, numbered in the order of first
-//! use.
+//! The time columns of a block. Each distinct column is stored once, and they are numbered in order
+//! of first use.
 //!
 //! ```text
 //! unit = columns varint | counts | first times | spans | lengths | columns
 //! ```
 //!
-//! Lists are integer columns, columns those of `docs/format/page.md`; the base of a part is in the
-//! same unit, so that a unit is read by itself. In the order of a block the series of one metric
-//! come target by target, and those of the next metric too: neighbouring series have neighbouring
-//! numbers, and what one query needs lies together.
+//! The lists are integer columns and the columns are those of `docs/format/page.md`. The base of a
+//! column is always in the same unit, so that each unit can be decoded alone. In block order, each
+//! metric lists the targets in the same order. Neighbouring series therefore use neighbouring time
+//! columns, and a query reads few units.
 
 use super::cache::Unit;
 use super::numbers;
@@ -23,30 +23,32 @@ use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Times after which a unit ends: half a megabyte when decoded, some 50 KB when they jitter.
+/// Number of timestamps after which a unit ends: half a megabyte when decoded, about 50 KB encoded
+/// if the timestamps jitter.
 const UNIT_SAMPLES: usize = 1 << 16;
 
-/// Times of a unit at most: what is there before the last column, and that.
+/// Maximum number of timestamps in a unit: the limit plus one column of maximum length.
 const UNIT_SAMPLES_MAX: usize = UNIT_SAMPLES + SAMPLES_MAX;
 
-/// Time columns as they are used. Memory: a unit of them as they are, and 32 bytes each of all
-/// columns so far.
+/// A builder of time columns, which numbers and deduplicates them. It holds the decoded columns of
+/// one unit, plus 32 bytes for each distinct column of the block.
 #[derive(Debug)]
 pub(crate) struct TimesWriter {
     keys: HashKeys,
-    /// Which number columns have: as elsewhere, equal fingerprints stand for equal columns.
+    /// Number of each distinct column. Columns with equal fingerprints are assumed to be equal, as
+    /// elsewhere in this crate.
     numbers: FxHashMap<Fingerprint, u32>,
     bytes: Vec<u8>,
     /// The column that was used last, and its number.
     last: (Vec<TimestampMs>, u32),
-    /// The unit under way.
+    /// The columns of the current unit.
     unit: TimeColumns,
     samples: usize,
     first: u32,
 }
 
 impl TimesWriter {
-    /// No columns.
+    /// Creates a builder without any columns. `keys` keys the fingerprints.
     pub(crate) fn new(keys: HashKeys) -> Self {
         Self {
             keys,
@@ -59,7 +61,8 @@ impl TimesWriter {
         }
     }
 
-    /// The number of the column with these times, of which there is one at least.
+    /// Returns the number of the column with these timestamps, adding it if it is new. `times` must
+    /// not be empty.
     pub(crate) fn number(&mut self, times: &[TimestampMs]) -> u32 {
         if self.last.0 == times {
             return self.last.1;
@@ -80,13 +83,13 @@ impl TimesWriter {
         number
     }
 
-    /// Whether the unit under way is to end.
+    /// Returns whether the current unit has reached its number of timestamps.
     pub(crate) fn is_full(&self) -> bool {
         self.samples >= UNIT_SAMPLES
     }
 
-    /// Ends the unit under way: the number of its first column, and its bytes. `None` if it is
-    /// empty.
+    /// Ends the current unit and returns the number of its first column and its encoding, or `None`
+    /// if it is empty.
     pub(crate) fn end_unit(&mut self, planner: &mut Planner) -> Option<(u64, Vec<u8>)> {
         let unit = std::mem::take(&mut self.unit);
         let columns = unit.columns();
@@ -117,7 +120,7 @@ impl TimesWriter {
     }
 }
 
-/// A unit that was read.
+/// A unit of time columns; each column is decoded on first use.
 #[derive(Debug)]
 pub(crate) struct TimesUnit {
     bytes: Vec<u8>,
@@ -125,7 +128,7 @@ pub(crate) struct TimesUnit {
     samples: usize,
 }
 
-/// A column, and its times once they were asked for.
+/// The location of a column, and its timestamps once they are decoded.
 #[derive(Debug)]
 struct TimesColumn {
     entry: TimesEntry,
@@ -141,7 +144,7 @@ impl Unit for TimesUnit {
 }
 
 impl TimesUnit {
-    /// Finds the columns of a unit.
+    /// Decodes the directory of a unit and validates the sizes of its columns.
     pub(crate) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(&bytes);
         let count = cursor.count(3)?;
@@ -181,17 +184,17 @@ impl TimesUnit {
         })
     }
 
-    /// How many columns.
+    /// Returns the number of columns.
     pub(crate) fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// What is said of a column.
+    /// Returns the number of timestamps in a column with the first and the last of them.
     pub(crate) fn entry(&self, index: usize) -> Result<TimesEntry, Malformed> {
         self.column(index).map(|column| column.entry)
     }
 
-    /// The times of a column.
+    /// Returns the timestamps of a column, decoding them on first use.
     pub(crate) fn times(&self, index: usize) -> Result<Arc<[TimestampMs]>, Malformed> {
         let column = self.column(index)?;
         if let Some(times) = column.times.get() {
@@ -201,7 +204,7 @@ impl TimesUnit {
             let base = self.column(base)?;
             times::read_base(self.cursor(base), base.entry)
         })?;
-        // Another thread may have read them meanwhile; all share one copy.
+        // Another thread may have decoded them in the meantime; keep a single copy.
         Ok(column.times.get_or_init(|| times.into()).clone())
     }
 

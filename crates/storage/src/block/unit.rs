@@ -1,11 +1,11 @@
-//! Tables of units: where the units of a section lie.
+//! Tables of units, which locate the units of a section.
 //!
 //! ```text
 //! table = units varint | first numbers | offsets | lengths | crc32c u32 of each
 //! ```
 //!
-//! Numbers are integer columns. What a first number counts is the section's: series, terms, bytes
-//! of postings. Invariant: first numbers ascend.
+//! The lists are integer columns. The unit of measure of the first numbers depends on the section:
+//! series, terms or bytes of posting lists. Invariant: first numbers ascend.
 
 use super::numbers;
 use crate::encoding::Malformed;
@@ -13,7 +13,7 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::push_uvarint;
 use crate::page::planner::Planner;
 
-/// A unit: its first number, and where its bytes lie.
+/// The location and checksum of a unit, with the number of its first item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitEntry {
     pub(crate) first: u64,
@@ -22,45 +22,46 @@ pub(crate) struct UnitEntry {
     pub(crate) crc: u32,
 }
 
-/// The units of a section, in order.
+/// The entries of all units of a section, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnitTable(Vec<UnitEntry>);
 
 impl UnitTable {
-    /// Adds a unit behind the others.
+    /// Appends an entry; its first number must be greater than that of the entry before.
     pub(crate) fn push(&mut self, entry: UnitEntry) {
         debug_assert!(self.0.last().is_none_or(|last| last.first < entry.first));
         self.0.push(entry);
     }
 
-    /// How many.
+    /// Returns the number of units.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The unit with this index.
+    /// Returns the entry of the unit with this index.
     pub(crate) fn get(&self, index: usize) -> Option<&UnitEntry> {
         self.0.get(index)
     }
 
-    /// All of them.
+    /// Returns the entries in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &UnitEntry> {
         self.0.iter()
     }
 
-    /// The index of the unit that holds what has this number.
+    /// Returns the index of the unit that contains the item with this number, or `None` if it is
+    /// before the first unit.
     pub(crate) fn find(&self, number: u64) -> Option<usize> {
         self.0
             .partition_point(|unit| unit.first <= number)
             .checked_sub(1)
     }
 
-    /// Bytes of memory.
+    /// Returns the number of bytes that the table takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.0.capacity() * size_of::<UnitEntry>()
     }
 
-    /// Appends the table.
+    /// Appends the encoded table to `out`.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.0.len() as u64);
         let mut list = |number: fn(&UnitEntry) -> u64| {
@@ -74,7 +75,8 @@ impl UnitTable {
         }
     }
 
-    /// Reads a table of units that lie in front of `end`.
+    /// Decodes a table. Rejects units that end after the offset `end` and first numbers that do not
+    /// ascend.
     pub(crate) fn decode(cursor: &mut Cursor<'_>, end: u64) -> Result<Self, Malformed> {
         let count = cursor.count(4)?;
         let firsts = numbers::read(cursor, count)?;

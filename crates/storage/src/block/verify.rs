@@ -1,4 +1,4 @@
-//! Reads everything that a block holds, past the cache, and says what is damaged.
+//! Verification of a block: reads all of its data without the cache and reports all damage.
 
 use super::data_page::DataPage;
 use super::exemplars::ExemplarsUnit;
@@ -21,21 +21,22 @@ use crate::error::StorageError;
 use crate::page::values::FloatReader;
 use std::path::Path;
 
-/// What is told of damage.
+/// The callback that receives each damage found.
 type Each<'a> = dyn FnMut(StorageError) + 'a;
 
-/// Damage that was found in a block.
+/// Damage found while a block was verified.
 #[derive(Debug)]
 pub struct BlockFault {
-    /// Where and what.
+    /// The location and the kind of the damage.
     pub error: StorageError,
-    /// Whether it costs nothing: what was there is in a second place, too.
+    /// True if no data is lost, because a second copy is intact.
     pub is_recovered: bool,
 }
 
 impl Block {
-    /// Reads every byte, every unit and every page, and calls `each` with what is damaged. Damage
-    /// in a file is told of the file, by its checksum, and of the unit that it costs.
+    /// Reads all bytes, units and pages, and calls `each` with every damage found. Damage to one
+    /// place can be reported twice: for the file, whose checksum does not match, and for the unit
+    /// that cannot be read.
     pub fn verify(&self, each: &mut dyn FnMut(BlockFault)) {
         for error in self.recovered() {
             each(BlockFault {
@@ -66,7 +67,8 @@ impl Block {
         self.check_metadata(each);
     }
 
-    /// Damage to `meta.json`, to the index and to its copy, which is no loss by itself.
+    /// Returns the damage to `meta.json`, to the index and to its copy. None of these files is a
+    /// loss on its own.
     pub(crate) fn recovered(&self) -> Vec<StorageError> {
         let dir = self.index.first().path().parent();
         let dir = dir.unwrap_or(Path::new(""));
@@ -98,7 +100,7 @@ impl Block {
         }
     }
 
-    /// Opens each unit of a table and calls `check` with it and its index.
+    /// Reads and decodes each unit of a table and calls `check` with it and its index.
     fn check_units<U>(
         &self,
         table: &UnitTable,
@@ -167,7 +169,7 @@ impl Block {
                 },
                 |e| e,
             )?;
-            // The values of another label may begin anew.
+            // Values start over at the first term of each label.
             match falls < self.labels.iter().count() {
                 true => Ok(()),
                 false => Err(Malformed("values of a label out of order")),
@@ -284,7 +286,8 @@ impl Block {
         }
     }
 
-    /// Decodes all columns of a page that ends before a series; returns how many samples there are.
+    /// Decodes all columns of a page that ends before the series `end`, and returns the number of
+    /// samples.
     fn check_page(
         &self,
         entry: &PageEntry,

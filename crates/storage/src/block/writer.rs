@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! create -> (push -> push_more*)* -> finish -> meta
-//! push: labels -> numbers of their values, lists of series; times -> their number;
-//!       values -> a page, which goes to data-NNN when it is full
-//! finish: terms, lists, columns of labels -> index and its copy; meta.json; all synced
+//! push: labels -> value numbers, posting lists; times -> time column number;
+//!       values -> a page, which is written to data-NNN when it is full
+//! finish: terms, posting lists, label columns -> index and its copy; meta.json; all synced
 //! ```
 //!
-//! Memory does not grow with the samples: a page, a unit of each section, the dictionary of terms
-//! with the lists of their series ([`dictionary`]), 32 bytes for each distinct time column, and 24
-//! for each unit and each 512 pages. Columns of labels are put aside in a file of the folder until
-//! the numbers of values are known. Invariant: the bytes follow from the source and the pushes.
+//! Memory does not grow with the number of samples. It consists of a page, one unit of each
+//! section, the dictionary of terms and their posting lists ([`dictionary`]), 32 bytes for each
+//! distinct time column, and 24 bytes for each unit and for every 512 pages. Label columns are
+//! spilled to a temporary file in the folder until the final numbers of the values are determined.
+//! Invariant: the bytes depend only on the source and on the pushed data.
 
 mod dictionary;
 mod index;
@@ -41,41 +42,42 @@ use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Samples of a column at most: a longer one goes on in the next page. Two days and twenty hours of
-/// scrapes every 15 s; 128 KiB when decoded.
+/// Maximum number of samples in a column; the rest continues on the next page. It is enough for two
+/// days and twenty hours of scrapes every 15 s, and takes 128 KiB when decoded.
 const PART_SAMPLES: usize = 1 << 14;
 
-/// Buckets, spans and bounds of the histograms of a column at most, or one histogram: a megabyte
-/// when decoded.
+/// Maximum total number of buckets, spans and bounds of the histograms in a column, unless it has
+/// only one histogram. They take about a megabyte when decoded.
 const PART_NUMBERS: usize = 1 << 17;
 
-/// Bytes after which a file of pages ends, as Prometheus's segments of chunks do.
+/// Number of bytes after which a data file ends; the same size as Prometheus's chunk segments.
 const DATA_BYTES: u64 = 512 << 20;
 
-/// What the series of a family have behind its name.
+/// The suffixes that the series of a metric family add to the family's name.
 const SERIES_ENDINGS: [&str; 7] = [
     "", "_total", "_bucket", "_count", "_sum", "_created", "_info",
 ];
 
-/// What the file is called in which columns of labels are put aside.
+/// Name of the temporary file to which label columns are spilled.
 const SPILL: &str = "series.tmp";
 
-/// What the caller says of a block.
+/// The properties of a block that its caller chooses and that do not follow from the samples.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name.
+    /// Id of the block, which is also the name of its folder.
     pub id: BlockId,
-    /// Whether it is made of late samples alone.
+    /// True if the block contains only late samples.
     pub is_late: bool,
-    /// How often its samples were compacted; 1 for a block that is cut.
+    /// Number of compactions that the samples went through; 1 for a block cut from the head.
     pub level: u32,
-    /// The blocks of level 1 of which it is made; itself if it is one.
+    /// Ids of the blocks of level 1 that it is compacted from, or its own id if its level is 1.
     pub sources: Vec<BlockId>,
-    /// The range that it is made for, if it is made for one.
+    /// The aligned time range that the block is written for, or `None` if there is none.
     pub range: Option<TimeRange>,
 }
 
-/// See the module.
+/// Writes one block into its folder. The folder must not be used until `finish` has returned; see
+/// the module documentation.
 pub struct BlockWriter {
     env: Env,
     dir: PathBuf,
@@ -86,10 +88,10 @@ pub struct BlockWriter {
     data: Output,
     files: Vec<super::meta::FileMeta>,
     page: DataPageBuilder,
-    /// Of the page under way: its first series and part, and its times.
+    /// First series, part and time range of the current page.
     begin: (u32, u32),
     page_range: Option<TimeRange>,
-    /// The part of the newest series that comes next, and samples that wait for it.
+    /// Next part number of the current series, and its samples that have not been added to a page.
     part: u32,
     waiting: Columns,
     last: Vec<u8>,
@@ -109,7 +111,7 @@ impl std::fmt::Debug for BlockWriter {
 }
 
 impl BlockWriter {
-    /// Begins a block in the folder `dir`, which is made; what lies in it is removed.
+    /// Creates the folder `dir` of a new block, or removes the files in it if it exists.
     pub fn create(env: &Env, dir: &Path, source: Source) -> Result<Self, StorageError> {
         let disk = &*env.disk;
         disk.create_dir_all(dir)
@@ -143,8 +145,8 @@ impl BlockWriter {
         })
     }
 
-    /// Adds a series behind the others in the order of [`block_order`], with its first samples: one
-    /// at least, their times ascending.
+    /// Adds a series with its first samples, of which there must be at least one, in ascending
+    /// order of time. Series must be pushed in the order of [`block_order`].
     pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), StorageError> {
         self.end_series()?;
         let last = LabelsRef::from_canonical(&self.last);
@@ -166,8 +168,8 @@ impl BlockWriter {
         self.push_columns(labels, columns)
     }
 
-    /// Adds samples to the newest series, newer than all it has. They are kept until there are as
-    /// many as a page takes of one series.
+    /// Appends samples to the last pushed series; they must be newer than all its samples so far.
+    /// They are buffered until they fill a column.
     pub fn push_more(&mut self, columns: &Columns) -> Result<(), StorageError> {
         assert!(self.index.series_count() > 0, "samples follow a series");
         let base = self.waiting.times.len();
@@ -190,12 +192,14 @@ impl BlockWriter {
         }
     }
 
-    /// Says how many exemplars will be offered: of more than a block takes only some are kept.
+    /// Announces the number of exemplars that will be pushed. If it exceeds the limit of a block,
+    /// only a sample of them is kept.
     pub fn expect_exemplars(&mut self, count: u64) {
         self.thinning = Thinning::of(count);
     }
 
-    /// Offers all exemplars of the newest series, in any order and the same ones twice or once.
+    /// Adds the exemplars of the last pushed series, in any order and possibly with duplicates.
+    /// Must be called at most once per series.
     pub fn push_exemplars<'a>(
         &mut self,
         of_series: impl Iterator<Item = TimedExemplar<'a>>,
@@ -206,8 +210,8 @@ impl BlockWriter {
             .try_for_each(|one| self.index.push_exemplar(one))
     }
 
-    /// Says what metrics are, behind all series and once: what is of a family without a series in
-    /// the block is left out.
+    /// Adds metric metadata. Must be called at most once, after all series; entries of metric
+    /// families without a series in the block are dropped.
     pub fn say(&mut self, all: &Sayings) -> Result<(), StorageError> {
         let mut series = String::new();
         for saying in all.iter() {
@@ -225,7 +229,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// From its first sample to its newest.
+    /// Returns the time range of the samples so far, or `None` if there are none.
     pub fn sample_range(&self) -> Option<TimeRange> {
         let waiting = &self.waiting.times;
         let ends = waiting.first().zip(waiting.last());
@@ -233,29 +237,30 @@ impl BlockWriter {
         TimeRange::hull_of(self.range, waiting)
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far, including buffered bytes of the files.
     pub fn written_bytes(&self) -> u64 {
         let files: u64 = self.files.iter().map(|file| file.bytes).sum();
         files + self.data.len() + 2 * self.index.len()
     }
 
-    /// Samples so far.
+    /// Returns the number of samples pushed so far.
     pub fn sample_count(&self) -> u64 {
         self.samples + self.waiting.times.len() as u64
     }
 
-    /// Series so far.
+    /// Returns the number of series pushed so far.
     pub fn series_count(&self) -> u32 {
         self.index.series_count()
     }
 
-    /// Ends the block: all its files are durable, and their names too. There is a series at least.
+    /// Completes the block and syncs its files and its folder. The block must have at least one
+    /// series.
     pub fn finish(self) -> Result<BlockMeta, StorageError> {
         self.finish_as(None)
     }
 
-    /// Ends the block, which is one of several: where it stands among them, and whether it is the
-    /// last one. `set` is the name of the first.
+    /// Completes a block that is one of several of the same merge. `set` is the id of the first of
+    /// them, and `number` is the zero-based position of this one.
     pub fn finish_shard(
         self,
         set: BlockId,
@@ -267,7 +272,8 @@ impl BlockWriter {
             set,
             number,
             is_last,
-            // What is no text is left out, which leaves bounds that are wider.
+            // Metric names that are not UTF-8 are shortened or omitted, which only widens the
+            // bounds.
             first_metric: first_text(&self.first_metric).to_owned(),
             last_metric: std::str::from_utf8(metric).ok().map(str::to_owned),
         };
@@ -308,12 +314,12 @@ impl BlockWriter {
         Ok(meta)
     }
 
-    /// Removes what was written.
+    /// Removes the folder and the files written so far.
     pub fn abandon(self) -> Result<(), StorageError> {
         remove_folder(&self.env, &self.dir)
     }
 
-    /// Writes what waits of the newest series.
+    /// Adds the buffered samples of the current series to pages.
     fn end_series(&mut self) -> Result<(), StorageError> {
         if self.waiting.times.is_empty() {
             return Ok(());
@@ -327,7 +333,7 @@ impl BlockWriter {
         pushed
     }
 
-    /// Adds samples of the newest series, in as many parts as they need.
+    /// Adds samples of the current series to pages, split into as many parts as necessary.
     fn push_columns(
         &mut self,
         labels: LabelsRef<'_>,
@@ -368,7 +374,8 @@ impl BlockWriter {
         columns: &Columns,
     ) -> Result<(), StorageError> {
         let series = self.index.series_count() - 1;
-        // A further part begins a page, so that it is found.
+        // A further part must begin a page, because only the first column of a page has its part
+        // number stored.
         if self.part > 0 || self.page.is_full() {
             self.end_page()?;
         }
@@ -415,12 +422,12 @@ impl BlockWriter {
     }
 }
 
-/// What of `bytes` is text, up to the first byte that is none.
+/// Returns the longest prefix of `bytes` that is valid UTF-8.
 fn first_text(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// Where the part ends that begins with a sample.
+/// Returns the index after the last sample of the part that begins at `start`.
 fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
     let end = columns.times.len().min(start + PART_SAMPLES);
     let mut numbers = 0;
@@ -444,7 +451,7 @@ fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
     Ok(end)
 }
 
-/// Removes a folder of files.
+/// Removes a folder that contains only files.
 pub(crate) fn remove_folder(env: &Env, dir: &Path) -> Result<(), StorageError> {
     remove_files(env, dir)?;
     env.disk
@@ -452,7 +459,7 @@ pub(crate) fn remove_folder(env: &Env, dir: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("remove", dir))
 }
 
-/// Removes the files in a folder, if there is one.
+/// Removes the files in a folder, if the folder exists.
 fn remove_files(env: &Env, dir: &Path) -> Result<(), StorageError> {
     let names = match env.disk.list(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,13 +1,13 @@
-//! The numbered manifest of blocks: which blocks there are, and what they own.
+//! The versioned manifest of blocks: the existing blocks and the samples that they own.
 //!
 //! ```text
-//! MANIFEST-<version>      text, a line each; written under another name, synced, renamed
+//! MANIFEST-<version>    text, one entry per line; written under a temporary name, synced, renamed
 //! ```
 //!
-//! The newest one that reads is what counts. It is the only commit point: a block that it does not
-//! name is not there, and one that it names is whole on disk. Invariants: versions ascend; the file
-//! before is removed only after the new one is durable; it never names a block of which a file was
-//! not synced. `docs/format/data-folder.md` draws the lines.
+//! The newest readable manifest is the current one. It is the only commit point: a block that it
+//! does not list does not exist, and a block that it lists is complete on disk. Invariants:
+//! versions ascend; the previous file is removed only after the new one is durable; a block is
+//! listed only after all its files are synced. `docs/format/data-folder.md` specifies the lines.
 
 use crate::block::{BlockId, BlockMeta};
 use crate::damage::{Damage, DamageKind};
@@ -25,51 +25,56 @@ const TEMPORARY: &str = "MANIFEST.tmp";
 
 const FIRST_LINE: &str = "firn blocks 1";
 
-/// A line has less than 256 bytes; a year of blocks is some hundred lines.
+/// Maximum size of the file. A line has less than 256 bytes, and a year of blocks takes some
+/// hundred lines.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What a block is.
+/// The kind of a block, which determines whether it may overlap others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BlockKind {
-    /// Made of pages, or of blocks among which was such a one. Main blocks do not overlap.
+    /// Written from pages, or merged from blocks that include a main block. Main blocks do not
+    /// overlap.
     Main,
-    /// Made of late samples or of an import. It may overlap anything.
+    /// Written from late samples or by an import. It may overlap any other block.
     Late,
 }
 
-/// A block as the manifest names it.
+/// The entry of a block in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
-    /// Its name.
+    /// Id of the block, which is also the name of its folder.
     pub(crate) id: BlockId,
     pub(crate) kind: BlockKind,
-    /// Whether it is in quarantine: it did not open, is left as it is where it is, and not read.
+    /// True if the block is quarantined: it could not be opened, stays unchanged in place and is
+    /// not read.
     pub(crate) is_bad: bool,
-    /// Its place in the order of arrival: of two late samples at one time that of the lower number
-    /// came first. Blocks of one [`BlockSet`] share it.
+    /// Order of arrival: of two late samples at the same time, the one in the block with the lower
+    /// number arrived first. All blocks of one [`BlockSet`] have the same number.
     pub(crate) sequence: u64,
-    /// How often its samples were merged.
+    /// Number of merges that its samples went through.
     pub(crate) level: u32,
-    /// From its oldest sample to its newest.
+    /// Time range from the oldest to the newest sample, both inclusive.
     pub(crate) range: TimeRange,
-    /// Of all its files.
+    /// Total size of its files in bytes.
     pub(crate) bytes: u64,
     pub(crate) series: u64,
     pub(crate) samples: u64,
 }
 
-/// See the module.
+/// The content of a manifest of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockList {
-    /// Ascends with every commit.
+    /// Version of the manifest, incremented by each commit.
     pub(crate) version: u64,
-    /// Blocks own the in-order samples before this time, pages and head those from it on.
+    /// Blocks own the in-order samples before this time, in milliseconds; pages and head own those
+    /// from it on.
     pub(crate) cut: TimestampMs,
-    /// Late samples of log records up to here are in blocks.
+    /// Blocks contain the late samples of all WAL records up to and including this position.
     pub(crate) late_through: Position,
-    /// The sequence number of the next block.
+    /// Sequence number of the next block.
     pub(crate) next_sequence: u64,
-    /// By kind, then by sequence number: the order in which they win at one time.
+    /// The blocks by kind and then by sequence number. This is their order of precedence at equal
+    /// times.
     pub(crate) blocks: Vec<BlockEntry>,
 }
 
@@ -85,18 +90,18 @@ impl Default for BlockList {
     }
 }
 
-/// What a start found of the manifests in a folder.
+/// The result of reading the manifests in a folder at start.
 pub(crate) struct FoundList {
     pub(crate) list: BlockList,
-    /// Manifests that could not be read; an older one counts then.
+    /// Damage to manifests newer than `list`, which could not be read.
     pub(crate) damages: Vec<Damage>,
-    /// Files of other versions, which may be removed once the list is in use.
+    /// Paths of older manifests, which may be removed once `list` is in use.
     pub(crate) others: Vec<PathBuf>,
 }
 
 impl BlockList {
-    /// The newest manifest in `dir` that reads; an empty one if there is none. A disk that fails is
-    /// an error: an older manifest must not count then.
+    /// Reads the newest readable manifest in `dir`, or returns an empty list if there is none. A
+    /// disk fault is an error rather than a reason to fall back to an older manifest.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<FoundList, StorageError> {
         let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
@@ -127,19 +132,19 @@ impl BlockList {
                 }
             }
         }
-        // A number is not given twice.
+        // Never reuse the version of a damaged manifest.
         let newest = versions.last().copied().unwrap_or(0);
         found.list.version = found.list.version.max(newest);
         Ok(found)
     }
 
-    /// Writes the list into `dir` under its version; durable on return. The one before is removed.
-    /// After a failure a start may find this one or that.
+    /// Writes the list into `dir` under its version and removes the previous manifest. The new one
+    /// is durable on return. After an error, a start may find either of them.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         let temporary = dir.join(TEMPORARY);
         let io_error = StorageError::io("write manifest of blocks", &temporary);
         self.put(disk, dir, &temporary).map_err(io_error)?;
-        // What is left of a failure here goes with the next start.
+        // If this fails, the next start removes the old manifest.
         if let Some(before) = self.version.checked_sub(1)
             && disk.remove_file(&path_of(dir, before)).is_ok()
         {
@@ -160,24 +165,24 @@ impl BlockList {
         disk.sync_dir(dir)
     }
 
-    /// Whether a file of this name is a manifest.
+    /// Returns whether `name` is the file name of a manifest.
     pub(crate) fn is_name(name: &Path) -> bool {
         version_of(name).is_some()
     }
 
-    /// Whether it names a block.
+    /// Returns whether the manifest lists a block.
     pub(crate) fn names(&self, id: BlockId) -> bool {
         self.blocks.iter().any(|entry| entry.id == id)
     }
 
-    /// Adds a block behind all of its kind.
+    /// Adds a block, keeping the list sorted by kind and sequence number.
     pub(crate) fn add(&mut self, entry: BlockEntry) {
         self.blocks.push(entry);
         self.blocks
             .sort_by_key(|block| (block.kind, block.sequence));
     }
 
-    /// The next sequence number.
+    /// Returns the next sequence number and increments it.
     pub(crate) fn take_sequence(&mut self) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -194,7 +199,7 @@ impl BlockList {
         let mut text =
             format!("{FIRST_LINE}\nversion {version}\ncut {cut}\nlate {late}\nnext {next}\n");
         for entry in &self.blocks {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{}", entry.line());
         }
         let sum = crc32c::crc32c(text.as_bytes());
@@ -204,7 +209,7 @@ impl BlockList {
 }
 
 impl BlockEntry {
-    /// The entry of a block with `meta`.
+    /// Creates the entry of an intact block from its metadata.
     pub(crate) fn of(meta: &BlockMeta, kind: BlockKind, sequence: u64) -> Self {
         Self {
             id: meta.id,
@@ -260,20 +265,20 @@ impl BlockEntry {
     }
 }
 
-/// Blocks of one merge, a stretch of the block order each, or one block alone: they share their
-/// sequence number, are merged together and leave the retention together.
+/// The blocks of one merge, each with a consecutive part of the series in block order, or a single
+/// block. They have the same sequence number, and are merged and expire together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockSet<'a>(&'a [BlockEntry]);
 
 impl<'a> BlockSet<'a> {
-    /// The sets of blocks in the order of [`BlockList::blocks`].
+    /// Returns the sets of blocks in the order of [`BlockList::blocks`].
     pub(crate) fn all(blocks: &'a [BlockEntry]) -> impl Iterator<Item = Self> {
         blocks
             .chunk_by(|a, b| (a.kind, a.sequence) == (b.kind, b.sequence))
             .map(BlockSet)
     }
 
-    /// Its blocks, one at least.
+    /// Returns the blocks of the set; there is at least one.
     pub(crate) fn blocks(&self) -> &'a [BlockEntry] {
         self.0
     }
@@ -286,25 +291,25 @@ impl<'a> BlockSet<'a> {
         self.0[0].sequence
     }
 
-    /// Whether one of them is damaged.
+    /// Returns whether at least one of the blocks is quarantined.
     pub(crate) fn is_bad(&self) -> bool {
         self.0.iter().any(|block| block.is_bad)
     }
 
-    /// From the oldest sample of all to the newest.
+    /// Returns the time range from the oldest to the newest sample of all blocks, both inclusive.
     pub(crate) fn range(&self) -> TimeRange {
         let min = self.0.iter().map(|block| block.range.min).min();
         let max = self.0.iter().map(|block| block.range.max).max();
         TimeRange::new(min.unwrap_or(i64::MAX), max.unwrap_or(i64::MIN))
     }
 
-    /// Bytes of all.
+    /// Returns the total size of the blocks in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.0.iter().map(|block| block.bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// How often their samples were merged.
+    /// Returns the highest level of the blocks.
     pub(crate) fn level(&self) -> u32 {
         self.0.iter().map(|block| block.level).max().unwrap_or(0)
     }
@@ -314,7 +319,7 @@ fn path_of(dir: &Path, version: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{version}"))
 }
 
-/// The version of a manifest with this name.
+/// Returns the version in the file name of a manifest, or `None` for any other name.
 fn version_of(name: &Path) -> Option<u64> {
     let digits = name.to_str()?.strip_prefix(PREFIX)?;
     let version: u64 = digits.parse().ok()?;
@@ -334,7 +339,8 @@ fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// The list that `text` is; none if it is not what [`BlockList::text`] makes.
+/// Parses the text of a manifest. Returns `None` unless it is exactly as [`BlockList::text`] writes
+/// it.
 fn parse(text: &str) -> Option<BlockList> {
     let body = text.strip_suffix('\n')?;
     let (before, sum) = body.rsplit_once("\nsum ")?;

@@ -1,33 +1,34 @@
-//! Which blocks are merged next: a pure function of what the manifest says.
+//! The compaction plan: a pure function from the manifest to the blocks that are merged next.
 //!
 //! ```text
 //! windows of 2 h, 8 h, 32 h, ... of data time, aligned, up to a tenth of the retention
-//! a window behind the cut with two main blocks or more   -> one main block
+//! a window before the cut with two or more main blocks    -> one main block
 //! a window with late blocks beside its main one           -> one main block, once that pays
 //! ```
 //!
-//! The shards of one merge count as one block: they go on together, and are no reason to merge.
-//! Invariants: main blocks stay apart, by time or, shards, by labels. A merge leaves out no late
-//! block that came before one that it takes and that overlaps it, so that what came first stays
-//! first. Nothing is merged that lies behind the cut: its main block is not there yet.
+//! The shards of one merge count as one block: they are merged together, and their number alone is
+//! no reason for a merge. Invariants: main blocks do not overlap in time, or, for shards, in label
+//! sets. A merge never takes a late block without also taking the overlapping late blocks that
+//! arrived before it, so that the first sample to arrive still wins. Windows that end after the cut
+//! are not merged, because their main block does not exist yet.
 
 use super::list::{BlockEntry, BlockKind, BlockList, BlockSet};
 use crate::block::BlockId;
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Each window is so many of the one below.
+/// The ratio of the length of each window to the next smaller one.
 const STEP: i64 = 4;
 
-/// A main block has to be written anew for a late one that is merged into it: late blocks wait for
-/// company, or until they are a quarter of it.
+/// Number of late blocks that justifies a merge. Merging a late block rewrites the main block, so
+/// late blocks are merged once there are this many or once they reach a quarter of its size.
 const LATE_MAX: usize = 4;
 
-/// What is merged, and what becomes of it.
+/// A merge that is due: its inputs and the properties of the resulting block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
-    /// In the order in which they win at one time.
+    /// The input blocks in order of precedence at equal times.
     pub(crate) inputs: Vec<BlockEntry>,
-    /// The window.
+    /// The window that the inputs are in.
     pub(crate) range: TimeRange,
     pub(crate) kind: BlockKind,
     pub(crate) sequence: u64,
@@ -35,10 +36,11 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// The name of the result with this number: a function of the names of its inputs.
+    /// Returns the id of the output block with the number `shard`, derived from the ids of the
+    /// inputs.
     pub(crate) fn id(&self, shard: u32) -> BlockId {
         let mut sum: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-        // FNV-1a, 128 bits: names are no secret and collide with nothing else.
+        // FNV-1a with 128 bits: the ids need no protection against deliberate collisions.
         let mut add = |byte: u8| {
             sum = (sum ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
         };
@@ -52,8 +54,8 @@ impl Merge {
     }
 }
 
-/// The merge that is due, the one of the smallest and oldest window first. The smallest windows are
-/// `window_min` of data time, and no block covers more than `window_max`.
+/// Returns the merge that is due in the smallest window, the oldest of several. The smallest
+/// windows are `window_min` milliseconds long, and no block covers more than `window_max`.
 pub(crate) fn next(list: &BlockList, window_min: i64, window_max: i64) -> Option<Merge> {
     let mut window = window_min;
     loop {
@@ -68,7 +70,7 @@ pub(crate) fn next(list: &BlockList, window_min: i64, window_max: i64) -> Option
     }
 }
 
-/// The merge that is due in windows of this length.
+/// Returns the first merge that is due in the windows of this length.
 fn next_of(list: &BlockList, window: i64, is_top: bool) -> Option<Merge> {
     let sound: Vec<BlockSet<'_>> = BlockSet::all(&list.blocks)
         .filter(|set| !set.is_bad())
@@ -86,7 +88,7 @@ fn next_of(list: &BlockList, window: i64, is_top: bool) -> Option<Merge> {
         .next()
 }
 
-/// Where the window begins that holds all of `range`, if there is one.
+/// Returns the start of the window that contains all of `range`, or `None` if it spans several.
 fn window_of(range: TimeRange, window: i64) -> Option<TimestampMs> {
     let number = range.min.div_euclid(window);
     (number == range.max.div_euclid(window)).then(|| number.saturating_mul(window))
@@ -105,7 +107,8 @@ fn merge_of(
     };
     let (inside, others): (Vec<BlockSet<'_>>, Vec<_>) =
         sound.iter().partition(|set| is_inside(set));
-    // What came before a late block that is larger than the window is merged only with it.
+    // A late block larger than the window is merged only in a larger one. Late blocks that arrived
+    // after it must wait for that merge, too.
     let beyond = others.iter().filter(|set| set.range().overlaps(&range));
     let late_beyond = beyond.filter(|set| set.kind() == BlockKind::Late);
     let first_beyond = late_beyond.map(BlockSet::sequence).min();
@@ -147,7 +150,8 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
 
-    /// A list of blocks, each as (kind, sequence, first hour, hour behind its last, bytes).
+    /// Creates a list of blocks, each given as (kind, sequence, first hour, hour after the last,
+    /// bytes).
     fn list(cut: i64, blocks: &[(BlockKind, u64, i64, i64, u64)]) -> BlockList {
         let mut list = BlockList {
             cut: cut * HOUR,
@@ -169,7 +173,7 @@ mod tests {
         list
     }
 
-    /// What is merged next, as sequence numbers, and the hours of the window.
+    /// Checks the next merge, given as sequence numbers and the hours of its window.
     #[track_caller]
     fn check(list: &BlockList, expected: Option<(&[u64], (i64, i64))>) {
         let merge = next(list, 2 * HOUR, 32 * HOUR);
@@ -255,7 +259,7 @@ mod tests {
         assert_ne!(merge.id(0), merge.id(1));
     }
 
-    /// Shards, each as (sequence, first hour, hour behind its last).
+    /// Creates a list of shards, each given as (sequence, first hour, hour after the last).
     fn shards(cut: i64, blocks: &[(u64, i64, i64)]) -> BlockList {
         let main = |(sequence, from, to): &(u64, i64, i64)| (Main, *sequence, *from, *to, 9);
         let mut list = list(cut, &blocks.iter().map(main).collect::<Vec<_>>());
@@ -268,7 +272,7 @@ mod tests {
     #[test]
     fn shards_of_one_merge_are_merged_with_others_and_not_with_each_other() {
         check(&shards(8, &[(1, 0, 8), (1, 0, 8), (1, 0, 8)]), None);
-        // A shard of series that lived for an hour is still one of its set.
+        // A shard whose series lived for only an hour is still part of its set.
         check(&shards(8, &[(1, 0, 8), (1, 0, 1)]), None);
         let with_late = {
             let mut list = shards(8, &[(1, 0, 8), (1, 0, 1)]);
@@ -282,7 +286,7 @@ mod tests {
             });
             list
         };
-        // A quarter of both, and in the window of both.
+        // A quarter of both shards, and within the window of both.
         check(&with_late, None);
         check(
             &shards(32, &[(1, 0, 8), (1, 0, 1), (2, 8, 16), (2, 8, 16)]),

@@ -1,9 +1,9 @@
-//! The list of blocks made of their folders, where no manifest says what counts.
+//! Rebuilds the list of blocks from their folders when there is no readable manifest.
 //!
-//! A merge that did not end may have left some of its shards, and one that did its inputs: what was
-//! merged counts as a whole or not at all. Invariants: no sample counts in two main blocks; a
-//! folder whose block does not open is named, unless others have all that it had: a start would
-//! remove it.
+//! An interrupted merge may have left some of its output shards, and a completed merge may have
+//! left its inputs, so each merge is used either completely or not at all. Invariants: no sample is
+//! in two main blocks. A block that cannot be opened is listed unless other blocks contain all of
+//! its data, because a start would otherwise remove it.
 
 use super::folders;
 use super::list::{BlockEntry, BlockKind, BlockList};
@@ -15,17 +15,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A folder whose block does not open.
+/// A folder whose block could not be opened.
 struct Unopened {
     id: BlockId,
-    /// What it says of itself, if that can be read.
+    /// Content of its `meta.json`, if it is readable.
     meta: Option<BlockMeta>,
-    /// Whether it is the disk that did not deliver it.
+    /// True if the block could not be opened because of a disk fault.
     is_disk_fault: bool,
 }
 
-/// The list that the whole blocks in `dir` make, but for those that another one was made of, and
-/// behind them those that do not open.
+/// Returns a list of the complete blocks in `dir`, without those that were merged into others,
+/// followed by the blocks that cannot be opened.
 pub(crate) fn list_of_folders(
     env: &Env,
     dir: &Path,
@@ -51,8 +51,8 @@ pub(crate) fn list_of_folders(
         ..BlockList::default()
     };
     let mut newest = None;
-    // Without any manifest nothing was committed, so that the first block may be unfinished: what
-    // it says of itself comes last.
+    // If there was never a manifest, nothing was committed and a folder without `meta.json`, which
+    // is written last, is an unfinished block.
     let is_unfinished = |one: &Unopened| version == 0 && one.meta.is_none() && !one.is_disk_fault;
     unopened.retain(|one| !is_unfinished(one) && !is_had_by(&metas, one));
     for meta in metas {
@@ -82,8 +82,8 @@ pub(crate) fn list_of_folders(
 }
 
 impl Unopened {
-    /// Its entry. It is a late block, as what it has may overlap others; of one that says nothing
-    /// the name has the time of its end.
+    /// Returns its manifest entry as a late block, because its samples may overlap others. If its
+    /// metadata is unreadable, the id provides the end of its time range.
     fn entry(&self, sequence: u64) -> BlockEntry {
         let end = self.id.time_ms().saturating_sub(1);
         let nothing_known = BlockEntry {
@@ -107,21 +107,21 @@ impl Unopened {
     }
 }
 
-/// Whether all that was in a block that does not open is in `metas`.
+/// Returns whether the blocks in `metas` contain all samples of a block that cannot be opened.
 fn is_had_by(metas: &[BlockMeta], one: &Unopened) -> bool {
     let is_had = |id: &BlockId| metas.iter().any(|meta| meta.sources.contains(id));
     let sources = one.meta.as_ref().map(|meta| &meta.sources);
     sources.is_some_and(|sources| sources.iter().all(is_had))
 }
 
-/// The name of the set that a block belongs to, and its place there.
+/// Returns the id of the set that a block belongs to, and its position in the set.
 fn set_of(meta: &BlockMeta) -> (BlockId, u32) {
     let shard = meta.shard.as_ref();
     shard.map_or((meta.id, 0), |shard| (shard.set, shard.number))
 }
 
-/// Leaves out what another block was made of, and shards of a merge that did not end while
-/// something of what it merged is there.
+/// Removes the blocks that were merged into another one, and the shards of an incomplete merge
+/// whose inputs still exist.
 fn drop_replaced(metas: &mut Vec<BlockMeta>) {
     let is_whole = |meta: &BlockMeta| {
         let of_set = metas
@@ -159,7 +159,7 @@ mod tests {
         BlockId::new(number, 0)
     }
 
-    /// A block of this level that was made of these.
+    /// Creates a block of this level that was compacted from these sources.
     fn block(number: i64, level: u32, sources: &[i64]) -> BlockMeta {
         BlockMeta {
             format: 2,
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The same as a shard of the set with the name of its first one.
+    /// Turns the block into a shard of the set with this id.
     fn shard((set, number, is_last): (i64, u32, bool), block: BlockMeta) -> BlockMeta {
         let shard = BlockShard {
             set: id(set),
@@ -229,7 +229,7 @@ mod tests {
         check(with(&[&first], &inputs), &[1, 2]);
         check(with(&[&second], &inputs), &[1, 2]);
         check(with(&[&second], &inputs[..1]), &[1]);
-        // The other one is damaged: what is left is better than nothing.
+        // The other shard is damaged; keeping this one preserves some of the data.
         check(with(&[&second], &[]), &[8]);
         let larger = block(9, 3, &[1, 2, 3]);
         let larger = std::slice::from_ref(&larger);

@@ -1,4 +1,4 @@
-//! Copies of damaged files, byte for byte, at the same place in a folder of their own.
+//! Copies damaged files byte for byte into a separate folder, keeping their relative paths.
 
 use crate::data_dir::{DataDir, SET_ASIDE};
 use crate::error::StorageError;
@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Bytes copied at once.
+/// Number of bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Copies `files`, as far as they are there, into a new folder called `name`, which is returned.
-/// The copies are durable then.
+/// Copies those of `files` that exist into a new folder called `name` and returns its path. The
+/// copies are durable on return.
 pub(super) fn copy(
     env: &Env,
     dir: &DataDir,
@@ -35,7 +35,7 @@ fn free_name(env: &Env, folder: &Path, name: &str) -> Result<PathBuf, StorageErr
     create(folder)?;
     let mut path = folder.join(name);
     let mut number = 1;
-    // One that cannot be listed is not there.
+    // A folder that cannot be listed does not exist.
     while env.disk.list(&path).is_ok_and(|names| !names.is_empty()) {
         number += 1;
         path = folder.join(format!("{name}-{number}"));
@@ -47,7 +47,7 @@ fn free_name(env: &Env, folder: &Path, name: &str) -> Result<PathBuf, StorageErr
 fn copy_file(env: &Env, from: &Path, to: &Path) -> io::Result<()> {
     let file = match env.disk.open(from, OpenMode::Read) {
         Ok(file) => file,
-        // What is missing, or is a folder, needs no copy.
+        // A missing file or a folder needs no copy.
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Damaged blocks: files with a second copy are restored, and a new block of all readable data
-//! replaces a block that lost something.
+//! Repairs damaged blocks: files with a second copy are restored, and a block that lost data is
+//! replaced by a new block with all of its readable data.
 //!
-//! A block without readable data leaves the manifest. All files of a replaced block are copied
-//! before, and of a restored block the damaged file.
+//! A block without readable data is removed from the manifest. All files of a replaced block and
+//! the damaged files of a restored block are copied before.
 
 use super::rewrite;
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, INDEX, INDEX_COPY, remove_folder};
@@ -16,25 +16,26 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Of blocks that are opened to see what they are, or read for what is whole of them.
+/// Size of the cache for blocks that are inspected or rewritten, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// What becomes of the blocks.
+/// The planned changes to the blocks and to their manifest.
 pub(super) struct Plan {
     folder: PathBuf,
-    /// The manifest as it is to be.
+    /// The new content of the manifest.
     list: BlockList,
-    /// The blocks that lost something. It names what is made of them in their place.
+    /// Blocks that lost data. Their entries in `list` are replaced by those of the rewritten
+    /// blocks.
     broken: BTreeSet<BlockId>,
-    /// Blocks of which everything that is damaged is in a second place.
+    /// Blocks with damage that can be repaired completely from a second copy.
     recovered: BTreeSet<BlockId>,
     /// Manifests that are damaged.
     manifests: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// What is to be done; nothing if no block is damaged. A manifest that is damaged or missing is
-    /// made of the blocks that are there.
+    /// Plans the repair; returns `None` if no block is damaged. If the manifest is damaged or
+    /// missing, it is rebuilt from the existing blocks.
     pub(super) fn of(
         env: &Env,
         dir: &DataDir,
@@ -58,7 +59,7 @@ impl Plan {
             findings.filter_map(|finding| block_of(&finding))
         };
         let mut broken: BTreeSet<BlockId> = of_blocks(true).collect();
-        // What lacks both has no second place.
+        // If both the index and its copy are damaged, there is no intact copy to restore from.
         let is_hit =
             |id: &BlockId, file: &str| files.contains(&&folder.join(id.to_string()).join(file));
         broken.extend(of_blocks(false).filter(|id| is_hit(id, INDEX) && is_hit(id, INDEX_COPY)));
@@ -68,7 +69,7 @@ impl Plan {
         if !read.damages.is_empty() || list.version == 0 {
             let cache = Arc::new(BlockCache::new(CACHE_BYTES));
             list = blocks::list_of_folders(env, &folder, &cache, list.version)?;
-            // No finding is about them: no manifest named them.
+            // The verification did not report these, because no manifest listed them.
             let unopened = list.blocks.iter().filter(|entry| entry.is_bad);
             broken.extend(unopened.map(|entry| entry.id));
         }
@@ -81,13 +82,13 @@ impl Plan {
         }))
     }
 
-    /// All files of the folders of blocks that are damaged.
+    /// Returns all files in the folders of the blocks that lost data.
     pub(super) fn files(&self, env: &Env) -> Vec<PathBuf> {
         let folders = self
             .broken
             .iter()
             .map(|id| self.folder.join(id.to_string()));
-        // A folder that cannot be listed is gone.
+        // A folder that cannot be listed does not exist.
         let files = folders.flat_map(|folder| {
             let names = env.disk.list(&folder).unwrap_or_default().into_iter();
             names
@@ -97,7 +98,7 @@ impl Plan {
         files.collect()
     }
 
-    /// Writes files and blocks anew, then the manifest, and removes what is damaged.
+    /// Restores files, rewrites blocks and the manifest, and then removes the damaged blocks.
     pub(super) fn carry_out(mut self, env: &Env) -> Result<(), StorageError> {
         for id in &self.recovered {
             let dir = self.folder.join(id.to_string());
@@ -113,7 +114,7 @@ impl Plan {
         self.list.version += 1;
         self.list.write(&*env.disk, &self.folder)?;
         for path in self.manifests {
-            // The newest of them left when the new one was written.
+            // Writing the new manifest may already have removed the newest of them.
             let _ = env.disk.remove_file(&path);
         }
         for id in self.broken {
@@ -131,7 +132,7 @@ fn open(env: &Env, dir: &Path) -> Result<Block, StorageError> {
     Block::open(env, dir, &Arc::new(BlockCache::new(CACHE_BYTES)))
 }
 
-/// Puts what is left of a block in its place in the list.
+/// Replaces the entry of a block by that of the rewritten one, or removes it if no data is left.
 fn replace(list: &mut BlockList, id: BlockId, left: Option<&BlockMeta>) {
     let Some(at) = list.blocks.iter().position(|entry| entry.id == id) else {
         return;

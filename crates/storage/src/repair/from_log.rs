@@ -1,7 +1,7 @@
-//! What the log still has of columns that pages lack.
+//! Recovers samples from the WAL for columns that pages have lost.
 //!
-//! It is put into the page again, in its place: of one series a later page has only later samples,
-//! and the log's samples would come to lie behind all of them.
+//! The samples are written back into the original page. Replaying them would append them after the
+//! later pages of the same series, whose samples are newer.
 
 use crate::chunk::{Columns, Sample};
 use crate::error::StorageError;
@@ -12,15 +12,15 @@ use firn_model::env::Env;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
-/// A sample with its time and its start timestamp.
+/// A sample with its time and its start timestamp in milliseconds.
 type Timed = (TimestampMs, TimestampMs, Sample);
 
-/// The samples, by series.
+/// The recovered samples by series, sorted by time.
 #[derive(Default)]
 pub(super) struct FromLog(BTreeMap<Slot, Vec<Timed>>);
 
 impl FromLog {
-    /// Reads the samples of the series and times that are `wanted`.
+    /// Reads the samples of the `wanted` series and time ranges from these WAL segments.
     pub(super) fn read(
         env: &Env,
         segments: &[SegmentInfo],
@@ -43,7 +43,7 @@ impl FromLog {
         for info in segments {
             let mut reader = Reader::open(&*env.disk, info.clone())?;
             while let Some(item) = reader.next() {
-                // What is damaged has nothing to give.
+                // Damaged records contain no usable samples.
                 let Ok(record) = item else { continue };
                 for row in record.batch.floats.iter() {
                     add(
@@ -64,7 +64,7 @@ impl FromLog {
         Ok(Self(found))
     }
 
-    /// The samples of a series within `range`; none without any.
+    /// Returns the samples of a series within `range`, or `None` if there are none.
     pub(super) fn columns(&self, slot: Slot, range: TimeRange) -> Option<Columns> {
         let mut columns = Columns::default();
         let rows = self.0.get(&slot)?.iter();

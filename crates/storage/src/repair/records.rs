@@ -1,4 +1,4 @@
-//! The catalogue and the file of exemplars, written anew from the payloads that are sound.
+//! Rewrites the catalogue and the exemplars from their intact records.
 
 use crate::catalogue::payload::Inflater;
 use crate::damage::DamageKind;
@@ -13,8 +13,8 @@ use firn_model::log::Position;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Writes every sound payload of the files of `kinds` in `folder`, which repeat each other, into
-/// new ones of each kind, and removes the old ones.
+/// Collects all intact payloads from the files of `kinds` in `folder`, which are copies of each
+/// other, writes them to a new file of each kind and removes the old files.
 pub(super) fn rewrite(
     env: &Env,
     folder: &Path,

@@ -1,8 +1,8 @@
-//! Writes a block of all readable data of a damaged one: intact columns with their labels.
+//! Writes a new block with all readable data of a damaged one: intact columns and their labels.
 //!
-//! A series without readable labels or samples is left out. A series of many pages loses the times
-//! around the damaged one. The name of the result is a function of the name of the damaged block,
-//! so a repair that was killed writes the same block again.
+//! A series without readable labels or samples is dropped. A series with several pages also loses
+//! some samples next to the damaged page. The id of the new block is a function of the id of the
+//! damaged one, so a repair that was interrupted writes the same block again.
 
 use crate::block::{Block, BlockId, BlockMeta, BlockWriter, LabelsReader, Sayings, Source};
 use crate::chunk::Columns;
@@ -13,16 +13,16 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 
-/// How often times around a page that cannot be read are halved: to a 64th of the block.
+/// Number of times that the range around an unreadable page is halved, down to a 64th of the block.
 const HALVINGS: u32 = 6;
 
-/// The name of the result.
+/// Returns the id of the block that replaces the block `id`.
 pub(super) fn name_of(id: BlockId) -> BlockId {
     let number = u128::from_be_bytes(id.to_bytes());
     BlockId::new(id.time_ms(), !number)
 }
 
-/// Writes the block into its folder in `folder`; none if nothing can be read.
+/// Writes the new block into its folder in `folder`. Returns `None` if no series is readable.
 pub(super) fn rewrite(
     env: &Env,
     folder: &Path,
@@ -70,7 +70,7 @@ pub(super) fn rewrite(
     written.map(Some)
 }
 
-/// What was read; none if the bytes are damaged.
+/// Returns the value that was read, or `None` if its bytes are damaged.
 fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     match read {
         Err(StorageError::Damaged { .. }) => Ok(None),
@@ -78,7 +78,7 @@ fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> 
     }
 }
 
-/// The samples of a series that can be read.
+/// Returns the readable samples of a series.
 fn columns_of(block: &Block, ordinal: u32) -> Columns {
     let mut columns = Columns::default();
     read_around(block, ordinal, (block.range(), HALVINGS), &mut columns);

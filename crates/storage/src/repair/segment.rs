@@ -1,5 +1,5 @@
-//! A segment of pages, written anew: every whole page, and of damaged pages the whole columns and
-//! what the log has of the others.
+//! Rewrites a segment of pages with every intact page. Damaged pages keep their intact columns and
+//! get the others from the WAL, as far as it contains them.
 
 use super::from_log::FromLog;
 use crate::chunk::Columns;
@@ -22,7 +22,7 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A segment while it is written.
+/// The new segment while it is written.
 struct Writing {
     file: AppendOnlyFile,
     segment: Arc<Segment>,
@@ -31,8 +31,8 @@ struct Writing {
     buffer: Vec<u8>,
 }
 
-/// Puts a segment in the place of the one with this number; returns what the manifest is to say of
-/// it. `None` if nothing of it can be read: then it is removed.
+/// Replaces the segment with this number and returns its new manifest entry. If nothing in it is
+/// readable, removes it and returns `None`.
 pub(super) fn rebuild(
     env: &Env,
     folder: &Path,
@@ -81,7 +81,7 @@ pub(super) fn rebuild(
     }))
 }
 
-/// What pages of a segment lack, by series.
+/// Returns the series and time ranges that the pages of a segment have lost.
 fn wanted_of(old: &Opened) -> Vec<(Slot, TimeRange)> {
     let mut wanted = Vec::new();
     old.pieces(&mut |piece| {
@@ -99,7 +99,7 @@ fn lost_of(examined: &Examined) -> Vec<(Slot, TimeRange)> {
     lost.map(|(slot, range, _)| (*slot, *range)).collect()
 }
 
-/// The series of a page that cannot be opened, as far as it is known which those are.
+/// Returns the series of a page that cannot be opened, as far as its header lists them.
 fn all_of(found: &FoundPage) -> Vec<(Slot, TimeRange)> {
     let Some(meta) = &found.meta else {
         return Vec::new();
@@ -108,7 +108,7 @@ fn all_of(found: &FoundPage) -> Vec<(Slot, TimeRange)> {
 }
 
 impl Writing {
-    /// Writes what of a page can be read, or is in the log, of the series that are `named`.
+    /// Writes the columns of a page that are readable or in the WAL, for the series in `named`.
     fn take(
         &mut self,
         found: FoundPage,
@@ -145,7 +145,7 @@ impl Writing {
         let page = examined.as_ref().map(|examined| &examined.page);
         match salvage(page, meta, &slots, log) {
             Ok(Some((meta, page, samples))) => self.append(meta, &page, samples),
-            // Nothing of it is left.
+            // No column of the page could be recovered.
             Ok(None) | Err(_) => Ok(()),
         }
     }
@@ -164,7 +164,8 @@ impl Writing {
     }
 }
 
-/// A page of columns: those without a range are read from `page`, the others are in the log.
+/// Builds a page from the given series: those without a time range are read from `page`, the others
+/// from the WAL.
 fn salvage(
     page: Option<&Page>,
     meta: PageMeta,
@@ -185,7 +186,7 @@ fn salvage(
         };
         let Some(columns) = columns else { continue };
         let times = TimeRange::new(columns.times[0], columns.times[columns.times.len() - 1]);
-        // What came out of a page fits one.
+        // A column that was read from a page always fits into one.
         let pushed = builder.push(*slot, None, &columns);
         pushed.map_err(|_| Malformed("column too long for a page"))?;
         kept.push(*slot);

@@ -1,4 +1,4 @@
-//! The folder of the tests of [`crate::verify`], damaged in every way and repaired.
+//! Repairs of the folder that the tests of [`crate::verify`] create, with every kind of damage.
 
 use super::*;
 use crate::verify::tests::{
@@ -20,7 +20,7 @@ const ROOT: &str = "/data";
 
 type Samples = BTreeMap<(String, i64), f64>;
 
-/// Every sample that the store was sent.
+/// Returns every sample that was appended to the store.
 fn model() -> Samples {
     let numbers = 0..PAGED + LOGGED;
     let of = |number: i64| {
@@ -30,7 +30,7 @@ fn model() -> Samples {
     numbers.flat_map(of).collect()
 }
 
-/// Every sample that a start finds; it finds no damage.
+/// Returns every sample that a start finds, and checks that it finds no damage.
 #[track_caller]
 fn samples(sim: &Sim, how: &str) -> Samples {
     let store = Store::open(sim.env.clone(), options()).unwrap();
@@ -64,14 +64,14 @@ fn mend(sim: &Sim) -> Result<Outcome, Error> {
     repair(&sim.env, Path::new(ROOT), "now", &mut |_| true)
 }
 
-/// What a repair did.
+/// The state before a repair, and its result.
 struct Mended {
     before: Report,
     set_aside: PathBuf,
     samples: Samples,
 }
 
-/// Repairs a folder that is damaged; afterwards it is whole and no sample is wrong.
+/// Repairs a damaged folder and checks that it is intact afterwards and that no sample is wrong.
 #[track_caller]
 fn check_mended(sim: &Sim, how: &str) -> Option<Mended> {
     let before = crate::verify::verify(&sim.env, Path::new(ROOT)).unwrap();
@@ -106,7 +106,8 @@ fn restore(sim: &Sim, files: &BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Damages of a file: changed bytes, cuts; nothing is for a file that is gone.
+/// Returns damaged versions of a file: changed bytes and truncations, and `None` for a removed
+/// file.
 fn damages(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
     let step = (bytes.len() / 16).max(1);
     let flip = |at: usize| {
@@ -126,7 +127,7 @@ fn repair_of_any_damage_leaves_a_whole_folder_with_all_that_was_whole() {
     let files = contents(&sim);
     let model = model();
     for (path, bytes) in &files {
-        // A folder without a format cannot be read.
+        // A folder without a format file cannot be read.
         if bytes.is_empty() || path.ends_with("FORMAT") {
             continue;
         }
@@ -158,7 +159,7 @@ fn repair_of_any_damage_leaves_a_whole_folder_with_all_that_was_whole() {
     }
 }
 
-/// The folder with damage in pages, catalogue, exemplars and log.
+/// Returns the folder with damage in pages, catalogue, exemplars and WAL.
 fn damaged_all_over() -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = contents(&folder());
     let mut is_seen = BTreeSet::new();
@@ -229,7 +230,7 @@ fn repair_of_what_the_disk_does_not_deliver_is_refused() {
     assert!(contents(&sim) == files);
 }
 
-/// The path of the first segment of pages, its bytes, and where its first page begins.
+/// Returns the path and the bytes of the first segment of pages, and the offset of its first page.
 fn first_page(sim: &Sim) -> (PathBuf, Vec<u8>, usize) {
     let files = contents(sim);
     let is_pages = |(path, _): &(PathBuf, Vec<u8>)| path.extension().is_some_and(|s| s == "pages");
@@ -285,7 +286,7 @@ fn repair_keeps_the_whole_columns_of_a_damaged_page() {
 fn repair_takes_from_the_log_what_a_damaged_page_lacks() {
     let sim = firn_model::env::sim::env(1);
     let kept = StoreOptions {
-        // The log keeps everything.
+        // The WAL keeps all samples.
         log_segment_bytes: 1 << 30,
         ..options()
     };
@@ -304,7 +305,7 @@ fn repair_takes_from_the_log_what_a_damaged_page_lacks() {
     assert_eq!(mended.samples.len() as i64, SERIES_COUNT * PAGED);
 }
 
-/// Both files of the catalogue with the same bytes changed, or gone.
+/// Returns the folder with both files of the catalogue changed at the same byte, or without them.
 fn without_labels(at: Option<usize>) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = contents(&folder());
     let folder = Path::new(ROOT).join("series");

@@ -1,9 +1,10 @@
-//! The cache of opened pages: bounded by their bytes, second chance for what was asked for again,
-//! and none for what no query read within an hour of data time.
+//! The cache of opened pages. It is bounded in bytes, gives pages that were used again a second
+//! chance, and drops pages that no query used within an hour of data time.
 //!
-//! Pages enter when they are sealed and when they are read. The hand walks them in the order in
-//! which they came; one that was used since it last passed is spared once (Corbató's CLOCK).
-//! Readers hold an `Arc`, so what is evicted lives until the last of them is done.
+//! Pages enter the cache when they are sealed and when they are read. When the cache exceeds its
+//! bound, a hand evicts pages in insertion order and skips once each page that was used since the
+//! last pass (Corbató's CLOCK). Readers hold an `Arc`, so an evicted page lives until its last
+//! reader drops it.
 
 use super::directory::PageEntry;
 use crate::encoding::Malformed;
@@ -18,46 +19,48 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A page's place: the number of its segment and its offset.
+/// The location of a page: the number of its segment and its offset in the file.
 type Key = (u64, u64);
 
-/// Data time for which a page is kept that no query reads: what most dashboards look at.
+/// Duration of data time for which an unused page is kept, in milliseconds; most dashboards query
+/// the last hour.
 const IDLE_MS: i64 = 3_600_000;
 
 #[derive(Debug)]
 struct Held {
     page: Arc<Page>,
-    /// Since the hand last passed.
+    /// True if the page was used since the eviction hand last passed it.
     used: AtomicBool,
-    /// The newest of its samples, or of the store when it was last asked for.
+    /// Time of its newest sample, or of the newest sample in the store when the page was last used.
     wanted_at: AtomicI64,
 }
 
 #[derive(Debug, Default)]
 struct Clock {
     held: FxHashMap<Key, Held>,
-    /// In the order of the hand; a key that is not held any more is passed over.
+    /// Keys in the order in which the hand visits them. Keys of pages that are no longer cached are
+    /// skipped.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
-/// See the module.
+/// The cache of opened pages, shared by all readers of a store; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     bytes_max: usize,
     clock: Mutex<Clock>,
-    /// The newest sample of the store, as of the last [`PageCache::forget_idle`].
+    /// Time of the newest sample in the store at the last call of [`PageCache::forget_idle`].
     now: AtomicI64,
-    /// Bytes held.
+    /// Bytes of all cached pages.
     pub(crate) held_bytes: Gauge,
-    /// Pages found in it.
+    /// Number of lookups that found their page in the cache.
     pub(crate) hits: Counter,
-    /// Pages that had to be read.
+    /// Number of pages that had to be read because the cache did not hold them.
     pub(crate) misses: Counter,
 }
 
 impl PageCache {
-    /// A cache of at most `bytes_max` bytes.
+    /// Creates an empty cache that holds at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -69,7 +72,7 @@ impl PageCache {
         }
     }
 
-    /// The page, from memory or from its segment.
+    /// Returns the page from the cache, or reads it from its segment and caches it.
     pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
         if let Some(held) = lock(&self.clock).held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
@@ -86,7 +89,7 @@ impl PageCache {
         Ok(page)
     }
 
-    /// Takes a page that was just sealed.
+    /// Inserts a page that was just sealed.
     pub(crate) fn insert(&self, entry: &PageEntry, page: Arc<Page>) {
         self.hold(entry, page, entry.range.max);
     }
@@ -114,20 +117,21 @@ impl PageCache {
         self.held_bytes.set(clock.bytes as i64);
     }
 
-    /// Drops the pages of a segment.
+    /// Evicts the pages of a segment.
     pub(crate) fn forget(&self, segment: Position) {
         self.retain(|key, _| key.0 != segment.0);
     }
 
-    /// Drops the pages that no query read within an hour of data time, now that the newest
-    /// sample of the store is at `now`.
+    /// Evicts the pages that no query used within an hour of data time. `now` is the time of the
+    /// newest sample in the store.
     pub(crate) fn forget_idle(&self, now: TimestampMs) {
         self.now.store(now, Ordering::Relaxed);
         let oldest = now.saturating_sub(IDLE_MS);
         self.retain(|_, held| held.wanted_at.load(Ordering::Relaxed) >= oldest);
     }
 
-    /// Walks all pages under the lock: some thousand fit into the bound.
+    /// Evicts the pages that do not satisfy `is_kept`. Visits all pages under the lock, of which
+    /// the bound allows a few thousand.
     fn retain(&self, is_kept: impl Fn(&Key, &Held) -> bool) {
         let mut guard = lock(&self.clock);
         let clock = &mut *guard;
@@ -148,7 +152,7 @@ impl PageCache {
 }
 
 impl Clock {
-    /// Moves the hand over one page: it is spared if it was used, or goes.
+    /// Advances the hand by one page, which is spared if it was used and evicted otherwise.
     fn turn(&mut self) {
         let Some(key) = self.order.pop_front() else {
             return;
@@ -168,14 +172,14 @@ fn key(entry: &PageEntry) -> Key {
     (entry.segment.number.0, entry.offset)
 }
 
-/// Reads a page and checks it.
+/// Reads a page from its segment and verifies its header.
 pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
     let ranges = entry.segment.ranges();
     let bytes = ranges.read(entry.offset, entry.bytes as usize)?;
     Page::open(bytes.into()).map_err(|e| damaged(entry, e))
 }
 
-/// Says that the page holds other bytes than were written.
+/// Returns the error for a page with corrupted bytes.
 pub(crate) fn damaged(entry: &PageEntry, what: Malformed) -> StorageError {
     StorageError::Damaged {
         path: entry.segment.ranges().path().to_path_buf(),

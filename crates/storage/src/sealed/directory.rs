@@ -1,4 +1,5 @@
-//! Which pages there are, by group: what a reader asks to find the sealed samples of a series.
+//! The in-memory directory of all pages by group, from which readers find the sealed samples of a
+//! series.
 
 use super::group::{GROUP_SLOTS, group_of, place_in_group};
 use super::lost_pages::LostPages;
@@ -14,23 +15,24 @@ use firn_model::sync::{read, write};
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
-/// A page and where its bytes lie. Some 100 bytes of memory with its place: a group has one for
-/// each window of the retention.
+/// A page and the location of its bytes. It takes about 100 bytes including the list entry; a group
+/// has one page for each window of the retention.
 #[derive(Debug)]
 pub(crate) struct PageEntry {
     pub(crate) segment: Arc<Segment>,
-    /// Of its columns in the file of the segment.
+    /// Offset of its columns in the segment file.
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
     group: GroupId,
-    /// From its oldest sample to its newest.
+    /// Time range from the oldest to the newest sample, both inclusive.
     pub(crate) range: TimeRange,
-    /// The places of the series that have a column; `None` if all of the group have.
+    /// Places in the group of the series that have a column, or `None` if all have one.
     places: Option<Box<[Run]>>,
 }
 
 impl PageEntry {
-    /// The entry of a page with `meta`.
+    /// Creates the entry of the page with the header `meta`, whose `bytes` bytes of columns are at
+    /// `offset`.
     pub(crate) fn new(meta: &PageMeta, segment: Arc<Segment>, offset: u64, bytes: u32) -> Self {
         let is_whole = meta.places.len() == GROUP_SLOTS as usize;
         Self {
@@ -43,7 +45,7 @@ impl PageEntry {
         }
     }
 
-    /// Calls `each` with the series that have a column, ascending.
+    /// Calls `each` with the slots of the series that have a column, in ascending order.
     pub(crate) fn each_slot(&self, each: impl FnMut(Slot)) {
         let whole = [Run {
             start: 0,
@@ -54,13 +56,13 @@ impl PageEntry {
         places.map(|place| self.group.slot(place)).for_each(each);
     }
 
-    /// How many series have a column.
+    /// Returns the number of series that have a column.
     pub(crate) fn series_count(&self) -> usize {
         let of_runs = |runs: &[Run]| runs.iter().map(|run| (run.end - run.start) as usize).sum();
         self.places.as_deref().map_or(GROUP_SLOTS as usize, of_runs)
     }
 
-    /// Whether `slot` has a column.
+    /// Returns whether the series at `slot` has a column.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         let is_placed = |runs: &[Run]| {
             let place = place_in_group(slot);
@@ -71,26 +73,28 @@ impl PageEntry {
     }
 }
 
-/// What a list of the pages of a group takes beside the pages: its place among twice as many, since
-/// they grow, and what the allocator adds.
+/// Memory of a list of pages in addition to its entries: its place in an outer list that may have
+/// grown to twice its length, and the overhead of the allocator.
 const LIST_BYTES: usize = 2 * size_of::<(GroupId, Vec<Arc<PageEntry>>)>() + 16;
 
-/// Groups, ascending, and pages of each.
+/// Groups in ascending order, each with its pages.
 pub(crate) type PageLists = Vec<(GroupId, Vec<Arc<PageEntry>>)>;
 
-/// The pages of a group in the order in which they were sealed. That is nearly the order of their
-/// samples: a query of the newest hour looks at the newest pages, however many there are.
+/// The pages of a group in the order in which they were sealed. This is nearly the order of their
+/// samples, so a query of the last hour visits only the newest pages, regardless of the number of
+/// pages.
 #[derive(Debug, Default)]
 struct Group {
     pages: Vec<Placed>,
 }
 
-/// A page and what is known of those around it, kept apart from the entry, which lies elsewhere.
+/// A page with bounds on its neighbours, stored inline so that a search does not dereference the
+/// entries.
 #[derive(Debug)]
 struct Placed {
-    /// The time of the newest sample of this page and those before it.
+    /// Time of the newest sample of this page and all pages before it.
     newest: TimestampMs,
-    /// The time of the oldest sample of this page and those behind it.
+    /// Time of the oldest sample of this page and all pages after it.
     oldest: TimestampMs,
     page: Arc<PageEntry>,
 }
@@ -110,14 +114,14 @@ impl Group {
         });
     }
 
-    /// The pages that may overlap `range`: a binary search for each end.
+    /// Returns the pages that may overlap `range`, found by a binary search for each end.
     fn between(&self, range: TimeRange) -> &[Placed] {
         let start = self.pages.partition_point(|p| p.newest < range.min);
         let end = self.pages.partition_point(|p| p.oldest <= range.max);
         self.pages.get(start..end).unwrap_or(&[])
     }
 
-    /// Keeps the pages that are not of a segment; returns that if it had pages here.
+    /// Removes the pages of a segment, and returns the segment if the group had any of its pages.
     fn forget(&mut self, segment: Position) -> Option<Arc<Segment>> {
         let is_kept = |placed: &Placed| placed.page.segment.number != segment;
         let gone = self.pages.iter().find(|placed| !is_kept(placed))?;
@@ -130,11 +134,11 @@ impl Group {
     }
 }
 
-/// All pages.
+/// The directory of all pages of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     groups: RwLock<BTreeMap<GroupId, Group>>,
-    /// What of the pages could not be read.
+    /// Damage that reads of the pages found.
     pub(super) lost: LostPages,
 }
 
@@ -145,9 +149,9 @@ impl Directory {
         groups.entry(page.group).or_default().push(page);
     }
 
-    /// The groups among `wanted`, which come nearly in order, with pages that overlap `range`, and
-    /// those pages, as they are now.
-    /// What the lists take is reserved in `memory` before they are made.
+    /// Returns those of the `wanted` groups with pages that overlap `range`, together with these
+    /// pages. `wanted` should be nearly sorted. The memory of the lists is reserved in `memory`
+    /// before they are allocated.
     pub(crate) fn overlapping(
         &self,
         wanted: impl Iterator<Item = GroupId>,
@@ -176,7 +180,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// All pages that overlap `range`, by group.
+    /// Returns all pages that overlap `range`, by group.
     pub(crate) fn all_overlapping(&self, range: TimeRange) -> PageLists {
         let groups = read(&self.groups);
         let mut found = Vec::new();
@@ -193,8 +197,8 @@ impl Directory {
         found
     }
 
-    /// A time not after the oldest sample at `from` or later, if there is one. Looks at every
-    /// group.
+    /// Returns a lower bound of the time of the oldest sample at or after `from`, or `None` if
+    /// there is none. Visits every group.
     pub(crate) fn oldest_from(&self, from: TimestampMs) -> Option<TimestampMs> {
         let groups = read(&self.groups);
         let behind = groups.values().filter_map(|group| {
@@ -205,8 +209,7 @@ impl Directory {
         behind.min().map(|oldest| oldest.max(from))
     }
 
-    /// How many pages a segment has, and from their oldest sample to their newest. Looks at every
-    /// page.
+    /// Returns the number of pages of a segment and their time range. Visits every page.
     pub(super) fn extent_of(&self, segment: Position) -> (usize, Option<TimeRange>) {
         let groups = read(&self.groups);
         let (mut count, mut extent) = (0, None::<TimeRange>);
@@ -219,7 +222,7 @@ impl Directory {
         (count, extent)
     }
 
-    /// Forgets the pages of a segment, which is about to be removed.
+    /// Removes the pages of a segment whose file is about to be removed.
     pub(crate) fn forget(&self, segment: Position) {
         let mut groups = write(&self.groups);
         let mut gone = None;
@@ -229,13 +232,13 @@ impl Directory {
         });
         drop(groups);
         if let Some(gone) = gone {
-            // Selections that list its pages see it so.
+            // Queries that already hold entries of its pages must not report its absence as damage.
             gone.ranges().mark_removed();
         }
         self.lost.forget(segment);
     }
 
-    /// The oldest sample's time, how many pages, and their bytes.
+    /// Returns the time of the oldest sample, the number of pages and their total size.
     pub(crate) fn summary(&self) -> Summary {
         let groups = read(&self.groups);
         let mut summary = Summary::default();
@@ -249,13 +252,13 @@ impl Directory {
     }
 }
 
-/// Figures about all pages.
+/// Statistics of all pages in the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// The oldest sample's time.
+    /// Time of the oldest sample in milliseconds, or `None` without pages.
     pub(crate) oldest: Option<TimestampMs>,
-    /// How many.
+    /// Number of pages.
     pub(crate) pages: usize,
-    /// Bytes of their columns.
+    /// Total size of the columns of the pages in bytes.
     pub(crate) bytes: u64,
 }

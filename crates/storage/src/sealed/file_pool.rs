@@ -1,8 +1,8 @@
-//! The files of segments that are open for reading: a bounded number, whatever the retention.
+//! A bounded pool of segment files that are open for reading, whatever the retention.
 //!
-//! A segment is opened when a page is read from it, and stays open until others were asked for more
-//! recently. Readers hold an `Arc`, so a file that left the pool is closed by the last of them.
-//! Invariant: no lock is held while a file is opened, read or closed.
+//! A segment is opened when a page is read from it, and is closed when it is the least recently
+//! used file of a full pool. Readers hold an `Arc`, so the last of them closes a file that left the
+//! pool. Invariant: no lock is held while a file is opened, read or closed.
 
 use crate::sync::{Mutex, lock};
 use firn_model::env::{Disk, File, OpenMode};
@@ -13,12 +13,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files that stay open. There are twelve segments a day: these are five days, more than most
-/// queries look at, and a sixteenth of the descriptors that a process has by default. To open one
-/// takes some 10 us, a fraction of what it takes to read a page that no cache holds.
+/// Maximum number of open files. At twelve segments per day, it covers five days, more than most
+/// queries do, with a sixteenth of the file descriptors that a process has by default. Opening a
+/// file takes about 10 us, a fraction of the time to read a page that is not in the page cache.
 pub(crate) const FILES_MAX: usize = 64;
 
-/// An open file, and when it was last asked for.
+/// An open file and the logical time of its last use.
 struct Kept {
     file: Arc<dyn File>,
     used_at: u64,
@@ -27,17 +27,17 @@ struct Kept {
 #[derive(Default)]
 struct Open {
     files: FxHashMap<Position, Kept>,
-    /// Counts up with each time that a file is asked for.
+    /// Logical clock, incremented with each lookup.
     now: u64,
 }
 
-/// See the module.
+/// A pool of open segment files with least-recently-used eviction.
 pub(crate) struct FilePool {
     disk: Arc<dyn Disk>,
     open: Mutex<Open>,
-    /// Files of the pool.
+    /// Number of files in the pool.
     pub(crate) open_files: Gauge,
-    /// Times that a file was opened.
+    /// Number of times that a file was opened.
     pub(crate) opens: Counter,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for FilePool {
 }
 
 impl FilePool {
-    /// A pool without files.
+    /// Creates an empty pool for files on `disk`.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
@@ -58,7 +58,7 @@ impl FilePool {
         }
     }
 
-    /// The file of the segment with this number, which lies at `path`.
+    /// Returns the file of the segment with this number, opening it at `path` if necessary.
     pub(crate) fn get(&self, number: Position, path: &Path) -> io::Result<Arc<dyn File>> {
         if let Some(file) = self.find(number) {
             return Ok(file);
@@ -88,7 +88,8 @@ impl FilePool {
         Some(kept.file.clone())
     }
 
-    /// Keeps a file; returns the one that leaves for it.
+    /// Adds a file and returns the one that is evicted for it, which the caller closes without the
+    /// lock.
     fn keep(&self, number: Position, file: Arc<dyn File>) -> Option<Kept> {
         let mut open = lock(&self.open);
         let used_at = open.now;

@@ -1,8 +1,9 @@
-//! What reads of pages could not give: found out once for each page, and said by every read.
+//! Damage that reads of pages find: determined once for each page, and included in the warnings of
+//! every read.
 //!
-//! A page whose header or directory is damaged, or whose bytes cannot be read, costs all of its
-//! columns; a damaged stripe those that lie in it. What that is takes a look at every column, so it
-//! is remembered as long as the page's segment is there.
+//! If the header or directory of a page is damaged, or its bytes cannot be read, all of its columns
+//! are lost; a damaged stripe loses the columns in it. Determining the loss visits every column, so
+//! the result is kept for as long as the segment of the page exists.
 
 use super::directory::PageEntry;
 use super::lost_pages::Key;
@@ -15,16 +16,15 @@ use crate::sync::lock;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Errors of a system that is short of something (ENOMEM, ENFILE, EMFILE): they go by, and no byte
-/// is damaged.
+/// Error numbers of temporary shortages (ENOMEM, ENFILE, EMFILE), which are not evidence of damage.
 const SHORTAGES: [i32; 3] = [12, 23, 24];
 
-/// In the place of an offset: all of the segment.
+/// The offset in the key of damage to a whole segment file.
 const WHOLE_FILE: u64 = u64::MAX;
 
 impl Sealed {
-    /// What the page of `entry` costs, of which no column can be read for `error`; or the error
-    /// itself, if it says nothing about the page.
+    /// Returns the damage to a page that cannot be read because of `error`, or the error itself if
+    /// it is not evidence of damage.
     pub(crate) fn lose_page(
         &self,
         entry: &PageEntry,
@@ -60,7 +60,7 @@ impl Sealed {
         Ok(self.lose(entry, &what, all))
     }
 
-    /// What it costs that the file with the page of `entry` cannot be opened: all of its pages.
+    /// Returns the damage of losing all pages of a segment file that cannot be opened.
     fn lose_file(&self, entry: &PageEntry, error: &std::io::Error) -> Arc<Damage> {
         let segment = entry.segment.number;
         self.remember((segment.0, WHOLE_FILE), || {
@@ -76,7 +76,7 @@ impl Sealed {
         })
     }
 
-    /// What the page of `entry` costs, of which a column failed.
+    /// Returns the damage to a page in which the read of a column failed.
     pub(crate) fn lose_columns(&self, entry: &PageEntry, page: &Page, what: &str) -> Arc<Damage> {
         self.lose(entry, what, |_| page.survey())
     }
@@ -100,13 +100,14 @@ impl Sealed {
         })
     }
 
-    /// The damage that is known of a place, or `find`, which is reported.
+    /// Returns the recorded damage at a location, or reports and records the result of `find`.
     fn remember(&self, key: Key, find: impl FnOnce() -> Damage) -> Arc<Damage> {
         let known = || lock(&self.directory.lost.known);
         if let Some(damage) = known().get(&key) {
             return damage.clone();
         }
-        // Without the lock: another thread that looks meanwhile finds the same damage.
+        // Not under the lock: another thread that does the same in the meantime finds the same
+        // damage.
         let damage = Arc::new(self.damages.report_met(find()));
         known().insert(key, damage.clone());
         damage

@@ -1,4 +1,4 @@
-//! The pages of which something could not be read, by place.
+//! The pages with damage that reads found, by location.
 
 use crate::damage::Damage;
 use crate::sync::{Mutex, lock};
@@ -6,17 +6,17 @@ use firn_model::log::Position;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A page's place: the number of its segment and its offset.
+/// The location of a page: the number of its segment and its offset in the file.
 pub(super) type Key = (u64, u64);
 
-/// The pages of which something could not be read, and what.
+/// The damage that reads found, keyed by the location of the page.
 #[derive(Debug, Default)]
 pub(super) struct LostPages {
     pub(super) known: Mutex<FxHashMap<Key, Arc<Damage>>>,
 }
 
 impl LostPages {
-    /// Forgets those of a segment that is gone.
+    /// Removes the entries of a segment that was removed.
     pub(super) fn forget(&self, segment: Position) {
         let mut known = lock(&self.known);
         known.retain(|(number, _), _| *number != segment.0);

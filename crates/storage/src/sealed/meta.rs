@@ -1,4 +1,4 @@
-//! What stands before a page's columns, and again in the directory of its segment.
+//! The header of a page, stored before its columns and again in the directory of its segment.
 //!
 //! ```text
 //! meta = version u8 | group varint | window end zigzag | first time zigzag | time span varint
@@ -16,26 +16,26 @@ use firn_model::sample::{TimeRange, TimestampMs};
 
 const VERSION: u8 = 1;
 
-/// What a page holds, and what it took over from the log.
+/// The header of a page: its series and time range, and the WAL positions that it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageMeta {
-    /// Its group.
+    /// Group of the series in the page.
     pub(crate) group: GroupId,
-    /// It was sealed for samples up to here.
+    /// End of the window that it was sealed for, in milliseconds.
     pub(crate) window_end: TimestampMs,
-    /// From its oldest sample to its newest.
+    /// Time range from the oldest to the newest sample, both inclusive.
     pub(crate) range: TimeRange,
-    /// Frames of the log up to here have no sample of the group that is not in this page or one
-    /// before it.
+    /// Position up to which every sample of the group in the WAL is in this page or in an earlier
+    /// one.
     pub(crate) unsealed_after: Position,
-    /// Frames of the log after this have no sample of this page.
+    /// Position after which the WAL contains no sample of this page.
     pub(crate) sealed_up_to: Position,
-    /// The places in the group of the series that have a column.
+    /// Places in the group of the series that have a column.
     pub(crate) places: Runs,
 }
 
 impl PageMeta {
-    /// Appends the bytes.
+    /// Appends the encoded header to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         push_uvarint(out, self.group.0);
@@ -55,7 +55,8 @@ impl PageMeta {
         }
     }
 
-    /// Reads the bytes.
+    /// Decodes a header. Rejects groups and places that are out of range and pages without a
+    /// series.
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         if cursor.byte()? != VERSION {
             return Err(Malformed("page of an unknown version"));
@@ -99,7 +100,7 @@ impl PageMeta {
         })
     }
 
-    /// The series that have a column, ascending.
+    /// Returns the slots of the series that have a column, in ascending order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         let places = self.places.slots();
         places.map(|place| self.group.slot(place.0))

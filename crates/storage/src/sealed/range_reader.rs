@@ -1,5 +1,6 @@
-//! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault
-//! returns no error and its memory is not counted.
+//! Reads by offset and length from an immutable file; an object store can be added later. Files are
+//! not memory-mapped, because a page fault cannot return an error and its memory is not accounted
+//! for.
 
 use super::file_pool::FilePool;
 use crate::error::StorageError;
@@ -8,26 +9,27 @@ use firn_model::log::Position;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a read was about that found no file: nothing of it can be read.
+/// The action in the error of a read that could not open the file, so that nothing in it is
+/// readable.
 pub(crate) const OPEN: &str = "open file of";
 
-/// Hands out ranges of something immutable.
+/// A source of byte ranges of an immutable object.
 pub(crate) trait RangeReader: Send + Sync {
-    /// The `bytes` bytes at `offset`; fewer are an error. `bytes` was checked against a directory
-    /// whose sums hold, so it may be allocated.
+    /// Reads `bytes` bytes at `offset`; a shorter read is an error. The caller must have validated
+    /// `bytes` against a directory with a matching checksum, because that much memory is allocated.
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError>;
 
-    /// What it is called in messages.
+    /// Returns the path used in messages.
     fn path(&self) -> &Path;
 
-    /// Says that it is about to be removed: from here on reads may fail, and that is no damage.
+    /// Marks the object as about to be removed. Reads may fail from now on, which is not damage.
     fn mark_removed(&self);
 
-    /// Whether [`RangeReader::mark_removed`] was called.
+    /// Returns whether [`RangeReader::mark_removed`] was called.
     fn is_removed(&self) -> bool;
 }
 
-/// Ranges of a file, which is open while it is among those that were read last.
+/// A file of a segment, which is open only while it is in the pool of recently used files.
 pub(crate) struct FileRanges {
     files: Arc<FilePool>,
     number: Position,
@@ -36,7 +38,7 @@ pub(crate) struct FileRanges {
 }
 
 impl FileRanges {
-    /// Ranges of the file of the segment with this number, which lies at `path`.
+    /// Creates a reader of the file at `path`, which belongs to the segment with this number.
     pub(crate) fn new(files: Arc<FilePool>, number: Position, path: PathBuf) -> Self {
         Self {
             files,
@@ -52,7 +54,7 @@ impl RangeReader for FileRanges {
         let file = self.files.get(self.number, &self.path);
         let file = file.map_err(StorageError::io(OPEN, &self.path))?;
         if self.is_removed() {
-            // Opened while it was being removed: this reader must close it.
+            // The file was opened while it was being removed, so the pool must not keep it.
             self.files.forget(self.number);
         }
         let mut read = vec![0; bytes];

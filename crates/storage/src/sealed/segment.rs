@@ -1,11 +1,11 @@
-//! One segment: a file of pages that can be read, and how its directory is written and read.
+//! A segment: a readable file of pages, and the encoding of its page directory.
 //!
 //! ```text
 //! header | page frame* | directory frame | trailer        directory = pages varint | page*
-//! page   = meta | offset varint | bytes varint            trailer   = offset u64 | its sum u32
+//! page   = meta | offset varint | bytes varint            trailer   = offset u64 | crc32c u32 of it
 //! ```
 //!
-//! A segment without a sound directory was not finished: its frames are walked instead.
+//! A segment without a valid directory was not completed; its frames are scanned instead.
 
 use super::directory::PageEntry;
 use super::file_pool::FilePool;
@@ -28,19 +28,19 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of pages.
+/// The file kind of page segments.
 pub(crate) const PAGES: FileKind = FileKind {
     magic: PAGES_MAGIC,
     suffix: ".pages",
     frame: FrameKind::Page,
 };
 
-/// Offset of the directory (u64) and its checksum (u32).
+/// Length of the trailer: offset of the directory (u64) and the checksum of that offset (u32).
 pub(crate) const TRAILER_BYTES: u64 = 12;
 
-/// A segment that can be read.
+/// A readable segment, shared by the entries of its pages.
 pub(crate) struct Segment {
-    /// The number of its first page, which names it.
+    /// Number of its first page, which is also the number in the file name.
     pub(crate) number: Position,
     ranges: Box<dyn RangeReader>,
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// The segment at `path`, whose file `files` opens.
+    /// Creates the segment at `path`, whose file is opened through `files`.
     pub(crate) fn new(number: Position, files: &Arc<FilePool>, path: &Path) -> Self {
         Self {
             number,
@@ -60,16 +60,17 @@ impl Segment {
         }
     }
 
-    /// Its bytes.
+    /// Returns the reader of the file's bytes.
     pub(crate) fn ranges(&self) -> &dyn RangeReader {
         &*self.ranges
     }
 }
 
-/// A page and where it lies.
+/// The header of a page, with its directory entry.
 pub(crate) type Placed = (PageMeta, Arc<PageEntry>);
 
-/// Appends the directory of `pages` and the trailer to `file`, which is complete then.
+/// Appends the directory of `pages` and the trailer to `file`, which completes the segment, and
+/// syncs it.
 pub(crate) fn write_directory(
     file: &mut AppendOnlyFile,
     pages: &[Placed],
@@ -89,22 +90,23 @@ pub(crate) fn write_directory(
     file.sync_end()
 }
 
-/// What stands in a segment that was left behind.
+/// The result of reading a segment at start.
 pub(crate) struct Loaded {
     pub(crate) pages: Vec<Placed>,
-    /// The number after its last frame.
+    /// Number that follows the last frame.
     pub(crate) next: Position,
-    /// What could not be read.
+    /// Damage to parts that could not be read.
     pub(crate) damages: Vec<Damage>,
-    /// How it stands in the manifest; if a part of it is lost, what is left.
+    /// Its manifest entry; if part of the segment is lost, the entry of the rest.
     pub(crate) entry: SegmentEntry,
-    /// The disk does not deliver all of it: it is left as it is.
+    /// True if part of the file could not be read because of a disk fault. The file is then left
+    /// unchanged.
     pub(crate) is_unreadable: bool,
 }
 
-/// Reads what the segment with `number` holds, of which the manifest says `known`. One that was not
-/// finished is finished; `None` if it was not even begun, and was removed. One that the disk does
-/// not deliver is left as it is.
+/// Reads the segment with this number, whose manifest entry is `known`. Completes a segment that
+/// was still growing. Returns `None` for a file that ended within its header and was removed. A
+/// file with a disk fault is left unchanged.
 pub(crate) fn load(
     env: &Env,
     files: &Arc<FilePool>,
@@ -119,18 +121,19 @@ pub(crate) fn load(
         Err(e) if is_disk_fault(&e) => return Ok(Some(unopened(&path, number, known, &e))),
         Err(e) => return Err(StorageError::io("open segment", &path)(e)),
     };
-    // Only to refuse a newer version: the name says all that the header does.
+    // This only rejects newer versions; the rest of the header repeats the file name.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
     let segment = Arc::new(Segment::new(number, files, &path));
     let complete = known.filter(|known| known.state == SegmentState::Complete);
-    // One that was given up may have a directory in the system's cache alone: its sync failed.
+    // The directory of an abandoned segment may exist only in the page cache of the system, because
+    // its sync failed.
     let is_given_up = known.is_some_and(|known| known.state == SegmentState::Growing);
     if header == HeaderState::Sound
         && !is_given_up
         && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
-        // The process may have ended between the last write and its sync, or the sync failed, also
-        // that of a start before this one.
+        // The process may have ended between the last write and its sync, or that sync failed,
+        // possibly in an earlier start.
         if complete.is_none() {
             let file = env.disk.open(&path, OpenMode::Write);
             let written = file.and_then(|file| write_again(&*file, 0..bytes));
@@ -138,7 +141,7 @@ pub(crate) fn load(
         }
         return Ok(Some(loaded));
     }
-    // The trailer is no frame.
+    // The trailer is not part of a frame.
     let durable_bytes = known.map_or(0, |known| known.bytes);
     let durable_bytes = durable_bytes.saturating_sub(complete.map_or(0, |_| TRAILER_BYTES));
     let recovered = AppendOnlyFile::recover(env, path, PAGES, number, durable_bytes)?;
@@ -162,7 +165,7 @@ pub(crate) fn load(
     Ok(Some(loaded))
 }
 
-/// A segment that could not even be opened.
+/// Returns the result for a segment that could not be opened.
 fn unopened(
     path: &Path,
     number: Position,
@@ -192,8 +195,8 @@ fn unopened(
     }
 }
 
-/// Completes the damages of a segment whose frames were walked by what the manifest knows of it: a
-/// part that is cut off shows nowhere else.
+/// Adds the loss according to the manifest to the damages of a segment whose frames were scanned. A
+/// truncated part can be detected only from the manifest.
 fn say_what_is_lost(
     loaded: &mut Loaded,
     path: &Path,
@@ -211,7 +214,7 @@ fn say_what_is_lost(
     if counted.is_damaged_behind {
         (lost, all) = (None, None);
     }
-    // Damage to anything but a page costs no samples: no query warns of it.
+    // Damage to anything except pages loses no samples, so queries need not warn about it.
     let is_lossless = lost == Some(0);
     for damage in &mut loaded.damages {
         damage.samples = if is_lossless { Some(0) } else { lost.take() };
@@ -222,16 +225,17 @@ fn say_what_is_lost(
     }
 }
 
-/// What of a file the manifest's figures are about: its bytes up to where they were counted.
+/// The part of a scanned file that the numbers in the manifest entry cover.
 #[derive(Default)]
 struct Counted {
-    /// The samples there.
+    /// Number of samples in that part.
     samples: u64,
-    /// Something is damaged behind.
+    /// True if there is damage after that part.
     is_damaged_behind: bool,
 }
 
-/// Walks the frames of a file without a directory, of which so many bytes were counted.
+/// Scans the frames of a file without a directory. `counted_bytes` is the length that its manifest
+/// entry covers.
 fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Loaded, Counted) {
     let mut counted = Counted::default();
     let segment = Arc::new(Segment::new(file.first(), files, file.path()));
@@ -284,13 +288,14 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Lo
     (loaded, counted)
 }
 
-/// From the oldest sample of pages to their newest.
+/// Returns the time range from the oldest to the newest sample of the pages, both inclusive.
 pub(crate) fn range_of(pages: &[Placed]) -> Option<TimeRange> {
     let ranges = pages.iter().map(|(meta, _)| meta.range);
     ranges.reduce(TimeRange::hull)
 }
 
-/// The page in `payload`, which ends at offset `end` of its file, and its number of samples.
+/// Decodes a page whose payload ends at the offset `end`, and returns it with its number of
+/// samples.
 fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u64), Malformed> {
     let mut cursor = Cursor::new(payload);
     let meta = PageMeta::decode(&mut cursor)?;
@@ -301,8 +306,8 @@ fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u
     Ok(((meta, Arc::new(entry)), samples))
 }
 
-/// The pages by the directory at the end of `file`, which has so many bytes; `None` unless it is
-/// sound.
+/// Reads the pages from the directory at the end of `file`, which is `bytes` bytes long. Returns
+/// `None` unless the directory is valid.
 pub(crate) fn read_directory(
     file: &Arc<dyn File>,
     segment: &Arc<Segment>,
@@ -360,7 +365,7 @@ fn parse_directory(
         let meta = PageMeta::decode(&mut cursor)?;
         let offset = cursor.uvarint()?;
         let bytes = cursor.uvarint()?;
-        // A reader of the page allocates its length.
+        // Readers allocate memory for the length of a page.
         if offset
             .checked_add(bytes)
             .is_none_or(|page_end| page_end > end)

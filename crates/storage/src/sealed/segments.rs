@@ -1,9 +1,11 @@
-//! The folder of page segments: what is there at a start, the one that grows, and the ones that go.
+//! The folder of page segments: the segments found at start, the growing one and the ones to be
+//! removed.
 //!
-//! Pages of one two-hour epoch share segments, so retention is an `unlink`. One caller at a time
-//! writes. A segment is never written again after a failed write or sync, since a retried sync may
-//! lie; what it held without being durable is sealed again into the next one, and a start treats it
-//! as what it is: a file without a directory.
+//! The pages of a two-hour epoch are in the same segments, so retention only unlinks files. There
+//! is one writer at a time. After a failed write or sync, a segment is never written again, because
+//! a repeated sync may report success for pages that were lost. Its samples that were not durable
+//! are sealed again into the next segment, and a start handles the file like any other without a
+//! directory.
 
 use super::cache::PageCache;
 use super::directory::{Directory, PageEntry};
@@ -24,30 +26,30 @@ use firn_model::sample::TimestampMs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The segment that grows.
+/// The segment to which pages are appended.
 struct Growing {
     file: AppendOnlyFile,
     segment: Arc<Segment>,
     pages: Vec<Placed>,
     samples: u64,
-    /// Of its first page.
+    /// Two-hour epoch of its first page.
     epoch: i64,
 }
 
-/// A segment that does not grow any more.
+/// A segment that no longer grows.
 #[derive(Clone, Debug)]
 struct Finished {
     number: Position,
     newest: TimestampMs,
     entry: SegmentEntry,
-    /// The oldest of its samples, if the disk did not deliver all of it at the start.
+    /// Time of its oldest sample, if a disk fault prevented reading all of it at start.
     undelivered_from: Option<TimestampMs>,
 }
 
-/// A segment that left the retention.
+/// A segment that is older than the retention.
 pub(crate) struct Old(Finished);
 
-/// See the module.
+/// All segments of a store, with the only writer of pages.
 pub(crate) struct Segments {
     env: Env,
     files: Arc<FilePool>,
@@ -56,26 +58,26 @@ pub(crate) struct Segments {
     next: Position,
     growing: Option<Growing>,
     finished: Vec<Finished>,
-    /// Those that no manifest names any more and whose files are there, or may be.
+    /// Segments that the manifest no longer lists and whose files may still exist.
     leaving: Vec<Position>,
-    /// What the manifest named and is not there.
+    /// Manifest entries of segments or parts that are lost.
     lost: Vec<SegmentEntry>,
     buffer: Vec<u8>,
 }
 
-/// What a start found.
+/// The result of reading the folder of segments at start.
 pub(crate) struct Found {
-    /// The folder.
+    /// The segments, ready for appending.
     pub(crate) segments: Segments,
     /// All pages, in the order in which they were sealed.
     pub(crate) pages: Vec<Placed>,
-    /// What could not be read.
+    /// Damage to segments that could not be read completely.
     pub(crate) damages: Vec<Damage>,
 }
 
 impl Segments {
-    /// Reads the directories of all segments in `dir`, which exists, on the compute threads, and
-    /// compares them with what `manifest` says.
+    /// Reads the directories of all segments in `dir`, which must exist, on the compute threads,
+    /// and compares them with `manifest`.
     pub(crate) fn open(
         env: &Env,
         dir: &Path,
@@ -112,7 +114,7 @@ impl Segments {
         Ok(found)
     }
 
-    /// What the manifest is to say of the segments, in the order of their numbers.
+    /// Returns the manifest entries of all segments, in ascending order of their numbers.
     pub(crate) fn entries(&self) -> Vec<SegmentEntry> {
         let growing = self.growing.iter().map(|growing| SegmentEntry {
             number: growing.segment.number,
@@ -130,7 +132,7 @@ impl Segments {
         entries
     }
 
-    /// Writes a page. It is durable after the next [`Segments::sync`].
+    /// Appends a page. It is durable after the next [`Segments::sync`].
     pub(crate) fn append(
         &mut self,
         meta: PageMeta,
@@ -160,7 +162,7 @@ impl Segments {
 
     fn begin(&mut self, epoch: i64) -> Result<(), StorageError> {
         let path = PAGES.path(&self.dir, self.next);
-        // An attempt that failed may have left it, with no page in it.
+        // An earlier attempt that failed may have left this file without any page.
         append_only::remove(&self.env, &path)?;
         let file = AppendOnlyFile::create(&self.env, path, PAGES, self.next)?;
         self.growing = Some(Growing {
@@ -173,7 +175,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the pages that were written durable.
+    /// Makes all appended pages durable.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         match &mut self.growing {
             Some(growing) => growing.file.sync(),
@@ -181,20 +183,20 @@ impl Segments {
         }
     }
 
-    /// Ends the segment that grows, if there is one, with its directory.
+    /// Completes the growing segment, if there is one, by writing its directory.
     pub(crate) fn finish(&mut self) -> Result<(), StorageError> {
         let Some(growing) = &mut self.growing else {
             return Ok(());
         };
-        // The directory vouches for the pages before it.
+        // A directory must not become durable before the pages that it lists.
         growing.file.sync()?;
         segment::write_directory(&mut growing.file, &growing.pages)?;
         self.end_growing(SegmentState::Complete);
         Ok(())
     }
 
-    /// Gives the segment that grows up after a failure. It stays as it is until the next start,
-    /// or until its pages left the retention.
+    /// Stops appending to the growing segment after a failure. Its file stays unchanged until the
+    /// next start, or until its pages are older than the retention.
     pub(crate) fn abandon(&mut self) {
         self.end_growing(SegmentState::Growing);
     }
@@ -203,7 +205,7 @@ impl Segments {
         let Some(growing) = self.growing.take() else {
             return;
         };
-        // A number may have been used that is not known to have been written.
+        // A frame with the next number may have been written partially; skip that number.
         self.next = growing.file.last().next().next();
         let is_complete = state == SegmentState::Complete;
         self.finished.push(Finished {
@@ -215,7 +217,7 @@ impl Segments {
                 bytes: growing.file.durable_bytes(),
                 crc: growing.file.crc().filter(|_| is_complete),
                 pages: growing.pages.len() as u64,
-                // Which pages of a segment that was given up are durable is not known.
+                // The number of durable samples in an abandoned segment cannot be determined.
                 samples: is_complete.then_some(growing.samples),
                 range: segment::range_of(&growing.pages),
             },
@@ -223,8 +225,8 @@ impl Segments {
         });
     }
 
-    /// An error if a segment that the disk did not deliver at the start has samples before `end`.
-    /// One whose times are not known does not count.
+    /// Returns an error if a segment that could not be read at start has samples before `end`.
+    /// Segments with an undetermined time range are ignored.
     pub(crate) fn check_delivered_before(&self, end: TimestampMs) -> Result<(), StorageError> {
         let is_lacking = |f: &&Finished| f.undelivered_from.is_some_and(|from| from < end);
         match self.finished.iter().find(is_lacking) {
@@ -236,8 +238,8 @@ impl Segments {
         }
     }
 
-    /// Takes out the segments all of whose samples are older than `cutoff`; they are to be removed
-    /// once the manifest does not name them.
+    /// Takes out the segments all of whose samples are older than `cutoff`. The caller removes them
+    /// once the manifest does not list them.
     pub(crate) fn take_before(&mut self, cutoff: TimestampMs) -> Result<Vec<Old>, StorageError> {
         let is_old = |g: &Growing| newest_of(&g.pages) < cutoff;
         if self.growing.as_ref().is_some_and(is_old) {
@@ -252,8 +254,9 @@ impl Segments {
         Ok(old)
     }
 
-    /// The time before which segments go so that so many bytes do, or as many as there are; none if
-    /// none is wholly before `closed`. The one that grows does not count.
+    /// Returns the cutoff time that removes at least `bytes` bytes of segments, or as many as
+    /// possible. Only finished segments that end before `closed` are considered; returns `None` if
+    /// there are none.
     pub(crate) fn cutoff_for(&self, bytes: u64, closed: TimestampMs) -> Option<TimestampMs> {
         let closed = self.finished.iter().filter(|f| f.newest < closed);
         let mut oldest: Vec<&Finished> = closed.collect();
@@ -270,25 +273,25 @@ impl Segments {
         last
     }
 
-    /// Bytes of the segments with samples at `from` or later.
+    /// Returns the total size of the segments with samples at or after `from`, in bytes.
     pub(crate) fn bytes_from(&self, from: TimestampMs) -> u64 {
         let finished = self.finished.iter().filter(|f| f.newest >= from);
         let growing = self.growing.iter().map(|growing| growing.file.bytes());
         finished.map(|f| f.entry.bytes).chain(growing).sum()
     }
 
-    /// Takes back segments that a manifest still names.
+    /// Takes back segments because the manifest without them could not be written.
     pub(crate) fn put_back(&mut self, old: impl IntoIterator<Item = Old>) {
         self.finished.extend(old.into_iter().map(|Old(old)| old));
     }
 
-    /// Gives up segments that were taken out and that no manifest names any more.
+    /// Schedules segments for removal after a manifest without them is durable.
     pub(crate) fn leave(&mut self, old: Vec<Old>) {
         self.leaving.extend(old.iter().map(|Old(old)| old.number));
     }
 
-    /// Removes the segments that were given up; returns how many. Of those that cannot be removed
-    /// now the file may be gone or not: they are tried again with the next call.
+    /// Removes the segments scheduled for removal and returns the number of removed ones. Failed
+    /// removals are retried by the next call.
     pub(crate) fn remove_leaving(&mut self, directory: &Directory, cache: &PageCache) -> usize {
         let before = self.leaving.len();
         let (env, dir) = (&self.env, &self.dir);
@@ -303,30 +306,31 @@ impl Segments {
         before - self.leaving.len()
     }
 
-    /// What opens their files for reading.
+    /// Returns the pool that opens the segment files for reading.
     pub(crate) fn files(&self) -> &Arc<FilePool> {
         &self.files
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments, including the growing one.
     pub(crate) fn count(&self) -> usize {
         self.finished.len() + usize::from(self.growing.is_some())
     }
 }
 
 impl Found {
-    /// Takes what stands in a segment.
+    /// Adds a segment that was read.
     fn take(&mut self, number: Position, loaded: Loaded, known: Option<&SegmentEntry>) {
         let segments = &mut self.segments;
         segments.next = segments.next.max(loaded.next);
         let known_newest = known.and_then(|known| known.range).map(|range| range.max);
-        // A segment that cannot be read may hold new samples.
+        // An unreadable segment may contain new samples, so retention must not remove it early.
         let is_unknown = loaded.pages.is_empty() && !loaded.damages.is_empty();
         let newest = match loaded.is_unreadable || is_unknown {
             true => known_newest.unwrap_or(i64::MAX),
             false => newest_of(&loaded.pages),
         };
-        // What is gone from it is remembered beside it: queries go on being warned.
+        // Record the loss in the manifest, so that queries after later starts still return a
+        // warning.
         if !loaded.is_unreadable
             && let Some(known) = known
             && let Some(lost) = loaded.damages.iter().find_map(|damage| damage.samples)
@@ -350,14 +354,15 @@ impl Found {
         self.damages.extend(loaded.damages);
     }
 
-    /// Says what the manifest names and is not there.
+    /// Reports the segments that the manifest lists and that are missing.
     fn miss(&mut self, manifest: &Manifest) {
         let segments = &mut self.segments;
         let is_there = |number| segments.finished.iter().any(|f| f.number == number);
         let mut missing = Vec::new();
         for entry in &manifest.segments {
             let path = PAGES.path(&segments.dir, entry.number);
-            // It was given up before a page of it was durable: the log has what it held.
+            // The segment was abandoned before any of its pages was durable; the WAL still has its
+            // samples.
             let is_empty = entry.pages == 0 || entry.bytes <= FILE_HEADER_BYTES;
             let what = match entry.state {
                 SegmentState::Lost => "a part of it was lost before this start",

@@ -1,4 +1,4 @@
-//! Page segments on a disk that tears, and bytes that no version wrote.
+//! Page segments on a disk that tears writes, and malformed bytes.
 
 use super::cache::PageCache;
 use super::directory::{Directory, PageLists};
@@ -36,7 +36,7 @@ fn meta(group: GroupId, window: i64, places: Runs) -> PageMeta {
     }
 }
 
-/// A page of the first three series of a group, with two samples each.
+/// Returns a page with the first three series of a group and two samples each.
 fn page(group: GroupId, window: i64) -> (PageMeta, Vec<u8>) {
     let mut builder = PageBuilder::new(page::LogSpan::default());
     for slot in (0..3).map(|place| group.slot(place)) {
@@ -142,7 +142,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
                 "seed {seed}"
             );
         }
-        // What a second start finds was made durable by the first.
+        // The first start made durable what the second one finds.
         sim.disk.crash();
         assert_eq!(windows(&open(&sim, 1_000).pages), held, "seed {seed}");
         let lost = synced.iter().find(|page| !held.contains(page));
@@ -175,13 +175,13 @@ fn segments_beyond_the_pool_are_opened_when_they_are_read() {
         }
     }
     assert_eq!(files.opens.get(), 2 * count);
-    // What was read last is open still, in any order.
+    // The files that were read last are still open, in whatever order they are read again.
     let newest = &entries[entries.len() - FILES_MAX..];
     for entry in newest.iter().rev().chain(newest) {
         cache.get(entry).unwrap();
     }
     assert_eq!(files.opens.get(), 2 * count);
-    // One that is gone is closed, and stays so when a reader that lists it tries.
+    // The file of a removed segment is closed and does not stay open when a late reader opens it.
     let last = entries.last().unwrap();
     directory.forget(last.segment.number);
     assert_eq!(files.open_files.get(), FILES_MAX as i64 - 1);
@@ -224,7 +224,7 @@ fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
         let some = |limit: u64| rng.below(limit) as i64;
         for window in 0..some(30) {
             let (mut meta, page) = page(GroupId(rng.below(2)), window);
-            // Mostly one behind the other, some late, some wide.
+            // Mostly consecutive windows; some pages are late, others span many windows.
             let late = [0, 0, 0, some(3_000)][some(4) as usize];
             let wide = [1, 99, 99, some(2_000)][some(4) as usize];
             let min = window * 100 - late;
@@ -332,7 +332,8 @@ fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
     }
 }
 
-/// Fails when the format changes: `docs/format/pages.md` and the data folder's number go with it.
+/// Fails when the format changes. `docs/format/pages.md` and the version of the data folder must
+/// then change, too.
 #[test]
 fn meta_golden_bytes_stay() {
     let mut places = Runs::span(0, 2);
@@ -341,7 +342,7 @@ fn meta_golden_bytes_stay() {
     meta(GroupId(1), 3, places.clone()).encode(&mut bytes);
     let golden = [1, 1, 0x9e, 6, 0xd8, 4, 1, 7, 9, 2, 0, 1, 6, 0xf7, 3];
     assert_eq!(bytes, golden);
-    // The same one era later.
+    // The same header with a group whose number is larger.
     bytes.clear();
     meta(GroupId((1 << 23) + 1), 3, places).encode(&mut bytes);
     assert_eq!(bytes[1..5], [0x81, 0x80, 0x80, 4]);
@@ -366,7 +367,7 @@ fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
         cache.get(entry).unwrap();
         assert!(cache.held_bytes.get() <= 3 * one as i64 + one as i64 / 2);
     }
-    // The first one was always there, the others came and went.
+    // The first page stayed in the cache; the others were evicted and read again.
     assert_eq!(cache.misses.get(), 8);
     cache.forget(Position(1));
     assert_eq!(cache.held_bytes.get(), 0);
@@ -387,7 +388,7 @@ fn cache_forgets_pages_not_read_within_an_hour() {
     }
     let newest = entries.iter().map(|e| e.range.max).max().unwrap();
     let hour = 3_600_000;
-    // Both are young, then the first is asked for once more, then both are forgotten.
+    // Both pages are recent, then the first is used once more, then both are dropped.
     for (now, asked, misses) in [
         (newest, 0..1, 2),
         (newest + hour, 0..1, 2),

@@ -1,4 +1,4 @@
-//! What readers need of the pages, in one place.
+//! The parts of the page storage that readers share.
 
 use super::cache::PageCache;
 use super::directory::Directory;
@@ -7,23 +7,24 @@ use super::group::Returned;
 use crate::damage::Damages;
 use std::sync::Arc;
 
-/// What readers need of the pages.
+/// The parts of the page storage that readers share.
 #[derive(Debug)]
 pub(crate) struct Sealed {
-    /// Which there are.
+    /// Directory of all pages.
     pub(crate) directory: Directory,
-    /// Their bytes.
+    /// Cache of opened pages.
     pub(crate) cache: PageCache,
-    /// The files of them that are open.
+    /// Pool of open segment files.
     pub(crate) files: Arc<FilePool>,
-    /// Where readers report what they find damaged.
+    /// Registry to which readers report damage.
     pub(crate) damages: Arc<Damages>,
-    /// Groups of which the head may hold samples that are older than those of its pages.
+    /// Groups whose head may contain samples older than those of their pages.
     pub(crate) returned: Returned,
 }
 
 impl Sealed {
-    /// No pages yet, and a cache of at most `cache_bytes`; their files are opened by `files`.
+    /// Creates the state without pages, with a cache of at most `cache_bytes` bytes and `files` to
+    /// open segments.
     pub(crate) fn new(cache_bytes: usize, files: Arc<FilePool>, damages: Arc<Damages>) -> Self {
         Self {
             files,

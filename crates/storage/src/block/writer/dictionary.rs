@@ -1,9 +1,10 @@
-//! The terms of the series so far, each with the list of its series.
+//! The dictionary of a block that is being written: the terms so far, each with its posting list.
 //!
-//! Labels and values have numbers in the order of first use until all are known; then they are put
-//! in order. Memory: some 130 bytes a term and its value, and two or three bytes for each run of
-//! series of a term. In the order of a block a term of few series has as many runs as metrics, one
-//! of many has long ones: some ten bytes a series for a fleet of eleven labels.
+//! Labels and values are numbered in order of first use and are sorted when all series have been
+//! pushed. Memory: about 130 bytes for each term and its value, plus two or three bytes for each
+//! run of series in its posting list. In block order, a term with few series has one run per
+//! metric, and a term with many series has long runs; a fleet with eleven labels needs about ten
+//! bytes per series.
 
 use crate::block::postings::PostingsBuilder;
 use firn_model::fingerprint::{Fingerprint, HashKeys};
@@ -11,34 +12,35 @@ use firn_model::labels::LabelsRef;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// All labels of the series so far, with their values and posting lists.
 #[derive(Debug)]
 pub(super) struct Dictionary {
     keys: HashKeys,
     labels: Vec<LabelDraft>,
     by_name: BTreeMap<Box<[u8]>, u32>,
-    /// The labels of the series before.
+    /// Labels of the previous series, which usually has the same label names as the next one.
     last: Vec<u32>,
 }
 
-/// A label and its values.
+/// A label with its values and posting lists.
 #[derive(Debug)]
 pub(super) struct LabelDraft {
     pub(super) name: Box<[u8]>,
-    /// The series that have it.
+    /// Series that have the label with any value.
     pub(super) present: PostingsBuilder,
     pub(super) terms: Vec<PostingsBuilder>,
-    /// Which number values have: as elsewhere, equal fingerprints stand for equal values.
+    /// Number of each distinct value. Values with equal fingerprints are assumed to be equal, as
+    /// elsewhere in this crate.
     numbers: FxHashMap<Fingerprint, u32>,
     values: Vec<u8>,
-    /// Where each value ends.
+    /// End offset of each value in `values`.
     ends: Vec<usize>,
-    /// The value of the series before that had the label: mostly the next one's too.
+    /// Number of the value that was used last; the next series often has the same value.
     newest: u32,
 }
 
 impl Dictionary {
-    /// No terms.
+    /// Creates an empty dictionary. `keys` keys the fingerprints.
     pub(super) fn new(keys: HashKeys) -> Self {
         Self {
             keys,
@@ -48,7 +50,7 @@ impl Dictionary {
         }
     }
 
-    /// Adds a series, and calls `each` with the numbers of its labels and of their values.
+    /// Adds the labels of a series and calls `each` with the numbers of each label and its value.
     pub(super) fn push(
         &mut self,
         series: u32,
@@ -65,29 +67,29 @@ impl Dictionary {
         }
     }
 
-    /// Whether a series has this value of a label.
+    /// Returns whether a series with this label value was pushed.
     pub(super) fn has(&self, name: &[u8], value: &[u8]) -> bool {
         let label = self.by_name.get(name);
         let label = label.map(|label| &self.labels[*label as usize]);
         label.is_some_and(|label| label.numbers.contains_key(&self.keys.fingerprint(value)))
     }
 
-    /// All labels by their numbers.
+    /// Returns all labels, indexed by number.
     pub(super) fn labels(&self) -> &[LabelDraft] {
         &self.labels
     }
 
-    /// The numbers of the labels in the order of their names.
+    /// Returns the numbers of all labels, sorted by label name.
     pub(super) fn in_order(&self) -> Vec<u32> {
         self.by_name.values().copied().collect()
     }
 
-    /// The label with this number.
+    /// Returns the label with this number.
     pub(super) fn label_mut(&mut self, label: u32) -> &mut LabelDraft {
         &mut self.labels[label as usize]
     }
 
-    /// The number of the label with this name, which is the `at`th of its series.
+    /// Returns the number of the label `name`, which is at position `at` in its label set.
     fn label(&mut self, at: usize, name: &[u8]) -> u32 {
         let known = self.last.get(at).copied();
         let is_it = |label: &u32| *self.labels[*label as usize].name == *name;
@@ -104,7 +106,7 @@ impl Dictionary {
             }
         };
         self.last.truncate(at);
-        // The labels before were found at their places.
+        // The labels before `at` matched those of the previous series.
         self.last.push(label);
         label
     }
@@ -123,14 +125,14 @@ impl LabelDraft {
         }
     }
 
-    /// The value with this number.
+    /// Returns the value with this number.
     pub(super) fn value(&self, number: u32) -> &[u8] {
         let at = number as usize;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.values[start..self.ends[at]]
     }
 
-    /// The numbers of the values, in the order of the values.
+    /// Returns the numbers of all values, sorted by value.
     pub(super) fn in_order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
         order.sort_unstable_by(|a, b| self.value(*a).cmp(self.value(*b)));

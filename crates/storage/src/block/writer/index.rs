@@ -1,4 +1,5 @@
-//! Writes the file `index`: units as they come, and at the end what follows from all series.
+//! Writes the file `index`: units while series are pushed, and the sections that need all series at
+//! the end.
 
 use super::dictionary::Dictionary;
 use super::output::{Output, Twins};
@@ -17,16 +18,16 @@ use crate::error::StorageError;
 use crate::page::planner::Planner;
 use firn_model::exemplar::TimedExemplar;
 
-/// Bytes of lists of series after which their unit ends: a unit holds whole lists.
+/// Number of bytes of posting lists after which their unit ends. A list is never split.
 const POSTINGS_BYTES: usize = 32 << 10;
 
-/// What of the index is written while series come. Memory: a unit of each section, and the tables
-/// of units, some 24 bytes for each 64 KiB.
+/// The part of the index that is written while series are pushed. Its memory consists of one unit
+/// of each section and the tables of units, about 24 bytes for every 64 KiB.
 pub(super) struct IndexWriter {
     output: Twins,
-    /// Columns of labels, until the numbers of their values are known.
+    /// Temporary file of label columns, until the final numbers of their values are determined.
     spill: Output,
-    /// The first series of each unit of them, and where it lies.
+    /// First series, offset and length of each spilled unit.
     spilled: Vec<(u64, u64, usize)>,
     planner: Planner,
     series: SeriesDraft,
@@ -38,13 +39,13 @@ pub(super) struct IndexWriter {
     metadata: MetadataDraft,
 }
 
-/// Numbers of labels and values as they are in the index, by their numbers in the order of use.
+/// Final numbers of labels and values, indexed by their temporary numbers in order of first use.
 struct Numbers {
     labels: Vec<u32>,
     values: Vec<Vec<u32>>,
 }
 
-/// Sections that hold terms and lists.
+/// The sections that contain labels, terms and posting lists.
 struct TermSections {
     labels: LabelTable,
     terms: TermsTable,
@@ -52,7 +53,7 @@ struct TermSections {
 }
 
 impl IndexWriter {
-    /// An index in `output`, which puts aside what it must in `spill`.
+    /// Creates a writer of the index files `output`, with `spill` as its temporary file.
     pub(super) fn new(output: Twins, spill: Output) -> Self {
         Self {
             output,
@@ -69,7 +70,7 @@ impl IndexWriter {
         }
     }
 
-    /// Begins a series; its labels follow.
+    /// Starts the next series; its labels are added with `set_label`.
     pub(super) fn begin_series(&mut self) -> Result<(), StorageError> {
         if self.series.is_full() {
             self.end_series_unit()?;
@@ -79,12 +80,12 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// The series that was begun has this value of a label.
+    /// Sets the value of a label of the current series.
     pub(super) fn set_label(&mut self, label: u32, value: u32) {
         self.series.set(label, value);
     }
 
-    /// Adds a page.
+    /// Adds the entry of a data page.
     pub(super) fn push_page(&mut self, page: PageEntry) -> Result<(), StorageError> {
         self.pages.push(page);
         match self.pages.len() >= UNIT_PAGES {
@@ -93,7 +94,7 @@ impl IndexWriter {
         }
     }
 
-    /// Adds an exemplar of the series that was begun last.
+    /// Adds an exemplar of the current series.
     pub(super) fn push_exemplar(&mut self, one: &TimedExemplar<'_>) -> Result<(), StorageError> {
         match self.exemplars.push(self.series_count - 1, one) {
             true => self.end_exemplars_unit(),
@@ -107,7 +108,7 @@ impl IndexWriter {
             .end_unit(|first, bytes| append_unit(output, first, bytes))
     }
 
-    /// Adds what was said of a metric, behind those before it.
+    /// Adds the metadata of a metric; names must ascend.
     pub(super) fn push_saying(&mut self, saying: Saying<'_>) -> Result<(), StorageError> {
         match self.metadata.push(saying) {
             true => self.end_metadata_unit(),
@@ -121,7 +122,7 @@ impl IndexWriter {
             .end_unit(|first, bytes| append_unit(output, first, bytes))
     }
 
-    /// Ends the unit of time columns under way.
+    /// Ends the current unit of time columns and writes it.
     pub(super) fn end_times_unit(&mut self, times: &mut TimesWriter) -> Result<(), StorageError> {
         if let Some((first, bytes)) = times.end_unit(&mut self.planner) {
             let entry = append_unit(&mut self.output, first, &bytes)?;
@@ -130,12 +131,12 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Series so far.
+    /// Returns the number of series so far.
     pub(super) fn series_count(&self) -> u32 {
         self.series_count
     }
 
-    /// Bytes so far.
+    /// Returns the length of one index file so far, in bytes.
     pub(super) fn len(&self) -> u64 {
         self.output.len()
     }
@@ -160,7 +161,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Ends the index and its copy. All pages and times were given; `meta` names the other files.
+    /// Completes the index and its copy after all pages and time columns have been added. `meta`
+    /// lists the data files; the entries of the two index files are returned.
     pub(super) fn finish(
         mut self,
         mut dictionary: Dictionary,
@@ -229,7 +231,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Writes terms and lists in order, and says which numbers labels and values got.
+    /// Writes the terms and posting lists in order, and returns the final numbers of labels and
+    /// values.
     fn write_terms(
         &mut self,
         dictionary: &mut Dictionary,
@@ -269,7 +272,7 @@ impl IndexWriter {
         if draft.len() > 0 {
             self.end_terms_unit(&mut draft, term, &mut sections.terms)?;
         }
-        // Behind those of all terms, which follow each other.
+        // The lists of the labels follow those of the terms, which must be consecutive.
         for (label, terms) in dictionary.in_order().into_iter().zip(ranges) {
             let of_label = dictionary.label_mut(label);
             let present = std::mem::take(&mut of_label.present);
@@ -299,7 +302,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Writes the columns of labels with their numbers in the index.
+    /// Writes the units of label columns with the final numbers.
     fn write_series(&mut self, numbers: &Numbers) -> Result<UnitTable, StorageError> {
         let mut table = UnitTable::default();
         for (first, offset, bytes) in std::mem::take(&mut self.spilled) {
@@ -321,16 +324,16 @@ impl IndexWriter {
     }
 }
 
-/// Lists of series on their way into units.
+/// Posting lists, collected into units.
 #[derive(Default)]
 struct Lists {
-    /// Bytes of all lists in units that ended.
+    /// Total bytes of the lists in the units written so far.
     before: u64,
     unit: Vec<u8>,
 }
 
 impl Lists {
-    /// Adds a list, and says where it is.
+    /// Adds a list and returns its location.
     fn push(
         &mut self,
         index: &mut IndexWriter,

@@ -1,4 +1,4 @@
-//! A file that is written from its first byte to its last, and two at once.
+//! A file that is written sequentially, and a pair of such files with the same content.
 
 use crate::block::meta::FileMeta;
 use crate::error::StorageError;
@@ -7,17 +7,17 @@ use firn_model::env::{Disk, File, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that are written at once.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Two files of the same bytes.
+/// Two files that are written with identical content: the index and its copy.
 pub(super) struct Twins {
     first: Output,
     second: Output,
 }
 
 impl Twins {
-    /// Creates the files.
+    /// Creates both files. Returns an error if one of them exists.
     pub(super) fn create(disk: &dyn Disk, paths: [PathBuf; 2]) -> Result<Self, StorageError> {
         let [first, second] = paths;
         Ok(Self {
@@ -26,41 +26,41 @@ impl Twins {
         })
     }
 
-    /// Appends bytes to both; returns where they begin.
+    /// Appends bytes to both files and returns the offset at which they begin.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, StorageError> {
         self.second.append(bytes)?;
         self.first.append(bytes)
     }
 
-    /// Bytes of one so far.
+    /// Returns the length of each file so far, in bytes.
     pub(super) fn len(&self) -> u64 {
         self.first.len()
     }
 
-    /// The checksum of the bytes so far.
+    /// Returns the CRC-32C of the bytes so far.
     pub(super) fn crc(&mut self) -> Result<u32, StorageError> {
         self.first.flush()?;
         Ok(self.first.crc)
     }
 
-    /// Ends the files, which are durable then but for their names.
+    /// Flushes and syncs both files. The caller must sync the folder to make their names durable.
     pub(super) fn finish(self) -> Result<[FileMeta; 2], StorageError> {
         Ok([self.first.finish()?, self.second.finish()?])
     }
 }
 
-/// See the module.
+/// A file that is written sequentially through a buffer, with a running checksum.
 pub(super) struct Output {
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Bytes in the file.
+    /// Number of bytes that were written to the file.
     written: u64,
     buffer: Vec<u8>,
     crc: u32,
 }
 
 impl Output {
-    /// Creates the file.
+    /// Creates the file. Returns an error if it exists.
     pub(super) fn create(disk: &dyn Disk, path: PathBuf) -> Result<Self, StorageError> {
         let file = disk
             .open(&path, OpenMode::CreateNew)
@@ -74,7 +74,7 @@ impl Output {
         })
     }
 
-    /// Appends bytes; returns where they begin.
+    /// Appends bytes and returns the offset at which they begin.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, StorageError> {
         let offset = self.len();
         self.buffer.extend_from_slice(bytes);
@@ -84,17 +84,17 @@ impl Output {
         Ok(offset)
     }
 
-    /// Bytes so far.
+    /// Returns the length of the file so far in bytes, including buffered ones.
     pub(super) fn len(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads bytes that were appended.
+    /// Reads bytes that were appended earlier, flushing the buffer first.
     pub(super) fn read(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
         self.flush()?;
         let mut read = vec![0; bytes];
@@ -112,7 +112,7 @@ impl Output {
         }
     }
 
-    /// Ends the file, which is durable then but for its name.
+    /// Flushes and syncs the file. The caller must sync the folder to make its name durable.
     pub(super) fn finish(mut self) -> Result<FileMeta, StorageError> {
         self.flush()?;
         if !failpoints::has(Flaw::SkipsBlockSync) {

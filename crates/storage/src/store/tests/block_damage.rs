@@ -1,8 +1,9 @@
-//! One fault in a block: each section of its index, its copy, `meta.json` and pages. What is in two
-//! places costs nothing, is said, and goes on through cuts and merges; `repair` writes it anew.
+//! Single faults in a block: in each section of its index, its copy, `meta.json` and pages. Damage
+//! to data with a second copy loses nothing and is reported, and cuts and merges continue; `repair`
+//! restores the file.
 //!
-//! The index is taken apart here by other code than the store's. `FIRN_SEEDS=n`, `FIRN_SEED=s` as
-//! elsewhere.
+//! These tests parse the index with their own code instead of the store's. `FIRN_SEEDS=n` and
+//! `FIRN_SEED=s` select the seeds, as in the other tests.
 
 use super::blocks::{Churn, indexes_of};
 use super::*;
@@ -20,7 +21,7 @@ const ROOT: &str = "/data";
 const FOOTER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 24;
 
-/// A store of four blocks that was stopped, and the folder of the first.
+/// Returns a stopped store with four blocks, and the folder of the first.
 fn stopped(seed: u64) -> (Churn, PathBuf) {
     let mut churn = Churn::new(seed);
     churn.send(8);
@@ -35,7 +36,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     bytes.fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// The parts of an index: its units together, each section, each entry of the directory, and the
+/// Returns the parts of an index: all units together, each section, each directory entry and the
 /// footer.
 fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
     let footer = index.len() - FOOTER_BYTES;
@@ -56,10 +57,10 @@ fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
     parts
 }
 
-/// How a file is damaged.
+/// Damages the file at a path.
 type Fault = Box<dyn Fn(&Sim, &Path)>;
 
-/// Makes one.
+/// Creates a fault.
 type NewFault = fn() -> Fault;
 
 fn flip(at: usize) -> Fault {
@@ -74,7 +75,7 @@ fn lose() -> Fault {
     Box::new(|sim, path| sim.disk.lose(path))
 }
 
-/// The last sectors are of something else.
+/// Overwrites everything from the start of the last sector, like a torn write.
 fn tear(sector: usize) -> Fault {
     Box::new(move |sim, path| {
         let mut bytes = sim.disk.contents(path).unwrap();
@@ -91,7 +92,7 @@ fn cut(to: usize) -> Fault {
     })
 }
 
-/// The faults of the table, by name: file and damage.
+/// Returns all faults of the table, each with its name and its file.
 fn table(sim: &Sim, folder: &Path) -> Vec<(String, &'static str, Fault)> {
     let index = sim.disk.contents(&folder.join("index")).unwrap();
     let meta = sim.disk.contents(&folder.join("meta.json")).unwrap();
@@ -115,8 +116,8 @@ fn table(sim: &Sim, folder: &Path) -> Vec<(String, &'static str, Fault)> {
     faults
 }
 
-/// Opens the store and reads everything: nothing is lost and no answer lacks anything, and the
-/// damage is listed and counted, whatever is read first.
+/// Opens the store and reads everything. No sample is lost, no answer has a warning, and the damage
+/// is listed and counted, whatever is read first.
 #[test]
 fn one_fault_in_what_has_a_second_place_costs_nothing_and_is_reported() {
     let (mut churn, folder) = stopped(71);
@@ -137,7 +138,8 @@ fn one_fault_in_what_has_a_second_place_costs_nothing_and_is_reported() {
             assert!(damage.file == path, "{context}: {damage}");
             assert_eq!((damage.samples, damage.range), (Some(0), None), "{context}");
         }
-        // Units are read when they are needed, and what `meta.json` has when that is damaged.
+        // Units are read on demand, and the section with the copy of `meta.json` only if that file
+        // is damaged.
         let is_read = !["units", "section 12"]
             .iter()
             .any(|part| name.starts_with(part));
@@ -148,7 +150,8 @@ fn one_fault_in_what_has_a_second_place_costs_nothing_and_is_reported() {
     }
 }
 
-/// Random bytes of random files of the block. Of pages what they held is lost and said.
+/// Changes random bytes of random files of the block. Damage to pages loses their samples and is
+/// reported.
 #[test]
 fn random_faults_of_a_block_cost_what_they_hit() {
     for seed in seeds(60) {
@@ -175,8 +178,8 @@ fn random_faults_of_a_block_cost_what_they_hit() {
     }
 }
 
-/// The store goes on: cuts, a snapshot, merges, which put sound blocks in the place of the damaged
-/// one; and nothing is missing in the end.
+/// The store continues with cuts, a snapshot and merges. Merges replace the damaged block by intact
+/// ones, and no sample is missing at the end.
 #[test]
 fn store_with_a_recovered_block_goes_on_and_merges_heal_it() {
     let faults: [(&str, NewFault); 8] = [
@@ -208,7 +211,8 @@ fn store_with_a_recovered_block_goes_on_and_merges_heal_it() {
     }
 }
 
-/// `verify` names each fault and says that it costs nothing; `repair` gives the file its bytes back.
+/// `verify` reports each fault as recoverable, and `repair` restores the original bytes of the
+/// file.
 #[test]
 fn repair_gives_what_has_a_second_place_its_bytes_back() {
     let faults: [(&[&str], NewFault); 9] = [
@@ -253,7 +257,8 @@ fn repair_gives_what_has_a_second_place_its_bytes_back() {
     }
 }
 
-/// The same damage to both indexes: what can be read before a repair can be read after it.
+/// The same damage to both copies of the index: everything readable before a repair is readable
+/// after it.
 #[test]
 fn repair_of_a_block_with_two_damaged_indexes_loses_nothing_more() {
     let samples = |churn: &mut Churn| {
@@ -285,7 +290,7 @@ fn repair_of_a_block_with_two_damaged_indexes_loses_nothing_more() {
     assert!(rewritten > 3, "{rewritten} blocks were rewritten");
 }
 
-/// The files of a golden block of format 1, as a folder of an older version has it.
+/// The files of a golden block of format 1, as in the folder of an older version.
 const OLD: [(&str, &[u8]); 3] = [
     (
         "meta.json",
@@ -301,7 +306,8 @@ const OLD: [(&str, &[u8]); 3] = [
     ),
 ];
 
-/// A store that never removes anything for its age, with a block of format 1; and its folder.
+/// Returns a store without retention that contains a block of format 1, and the folder of that
+/// block.
 fn with_old_block() -> (Sim, PathBuf, u64) {
     let sim = sim::env(75);
     let without_end = || StoreOptions {
@@ -332,7 +338,7 @@ fn with_old_block() -> (Sim, PathBuf, u64) {
     (sim, folder.to_path_buf(), meta.samples)
 }
 
-/// Samples of the store in the folder, and whether an answer lacked something.
+/// Returns the number of samples in the store, and whether the answer had a warning.
 fn count(sim: &Sim) -> (u64, bool) {
     let options = StoreOptions {
         retention_ms: i64::MAX,
@@ -363,7 +369,7 @@ fn block_of_format_1_is_read_and_loses_nothing_with_its_meta() {
         assert_eq!(report.block_samples, samples);
         assert_eq!(count(&sim), (samples, false));
     }
-    // Its index is in one place only.
+    // A block of format 1 has no copy of its index.
     let index = folder.join("index");
     flip(OLD[1].1.len() - 20)(&sim, &index);
     assert_eq!(count(&sim), (0, true));

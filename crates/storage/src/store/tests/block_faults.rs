@@ -1,4 +1,4 @@
-//! Blocks that the disk does not deliver, whose bytes are damaged, or of which a commit failed.
+//! Blocks with disk faults or damaged bytes, and failed commits of blocks.
 
 use super::blocks::{Churn, HOUR, indexes_of};
 use super::*;
@@ -13,13 +13,13 @@ fn folder(id: crate::block::BlockId) -> PathBuf {
     Path::new("/data/blocks").join(id.to_string())
 }
 
-/// The files of the first block, and its times.
+/// Returns the folder of the first block and its time range.
 fn first_block(churn: &Churn) -> (PathBuf, TimeRange) {
     let entry = churn.store().parts.blocks.list().blocks[0].clone();
     (folder(entry.id), entry.range)
 }
 
-/// What `model` has outside of `range`.
+/// Removes the samples in `range` from `model`.
 fn without(churn: &mut Churn, range: TimeRange) {
     for samples in churn.model.values_mut() {
         samples.retain(|(time, _)| !range.contains(*time));
@@ -42,7 +42,8 @@ fn values(store: &Store, name: &str) -> Vec<String> {
     values.map(|v| String::from_utf8(v).unwrap()).collect()
 }
 
-/// Eight hours of samples in four blocks, which the tick of the next minute merges.
+/// Returns a store with eight hours of samples in four blocks that are due to be merged at the next
+/// tick.
 fn unmerged() -> Churn {
     static MINUTES: OnceLock<u32> = OnceLock::new();
     let send = |churn: &mut Churn| churn.send_minute(|store| store.tick());
@@ -61,8 +62,8 @@ fn unmerged() -> Churn {
     churn
 }
 
-/// Merges them, and has the sync after `syncs` of that minute fail; whether it is that of the merge's
-/// manifest, which is on the disk then and of which the store knows nothing.
+/// Merges the blocks while the sync after `syncs` others fails. Returns whether that was the sync
+/// of the manifest, which is then on disk although the commit failed.
 fn fail_in_merge(churn: &mut Churn, syncs: u64) -> bool {
     churn.sim.disk.fail_after(Operation::Sync, syncs);
     churn.send_minute(|store| store.tick());
@@ -93,7 +94,7 @@ fn merge_after_a_commit_that_failed_loses_nothing_wherever_it_is_killed() {
     }
 }
 
-/// Imports one sample; `after` says how the import goes on then.
+/// Imports one sample. The source of the import ends with the result `after`.
 fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
     let target = store.imports();
     let mut import = target.begin();
@@ -109,7 +110,7 @@ fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
     import.commit().map(drop)
 }
 
-/// What a start found is the truth: it stays through the next power loss.
+/// A start makes durable what it found, so it survives the next power loss.
 #[test]
 fn import_that_failed_and_is_there_after_a_start_stays() {
     let mut found = 0;
@@ -149,7 +150,7 @@ fn import_that_fails_leaves_no_folder() {
     assert!(!left.iter().any(is_block), "{left:?}");
 }
 
-/// Damages the manifest, and files of a block: the block is named and stays, start after start.
+/// Damages the manifest and files of a block. The block stays listed after every start.
 #[track_caller]
 fn check_without_manifest(files: &[&str], is_lost: bool, how: fn(&Churn, &Path)) {
     let mut churn = Churn::new(32);
@@ -203,8 +204,8 @@ fn block_that_does_not_open_where_the_manifest_is_damaged_stays_until_it_is_whol
     }
 }
 
-/// Looks things up in a store of which the index of a block is not what it was; whether that cost a
-/// look-up something.
+/// Looks up label values in a store with a changed index of a block. Returns whether values were
+/// missing.
 #[track_caller]
 fn check_look_ups(churn: &Churn, range: TimeRange, context: &str) -> bool {
     let names = values(churn.store(), "__name__");
@@ -242,7 +243,7 @@ fn look_ups_go_on_without_indexes_that_are_damaged_or_not_delivered() {
             .iter()
             .for_each(|index| disk.overwrite(index, &damaged));
         churn.reopen();
-        // Else the block does not open.
+        // Otherwise the block could not be opened.
         if churn.store().damages().is_empty() {
             let context = format!("flipped byte at {at}");
             lost[0] += u32::from(check_look_ups(&churn, range, &context));

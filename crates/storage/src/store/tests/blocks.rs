@@ -1,5 +1,5 @@
-//! Cuts, blocks and merges of a store that works: what is found, what is forgotten, what comes
-//! back.
+//! Cuts, blocks and merges in a working store: the samples that are found, the series that leave
+//! the index and those that return.
 
 use super::*;
 use crate::block::Sayings;
@@ -14,7 +14,7 @@ pub(super) const HOUR: i64 = 60 * MINUTE;
 
 pub(super) type Model = BTreeMap<String, Vec<(i64, f64)>>;
 
-/// A store to which one steady series and one that lives for an hour are sent.
+/// A store that receives one steady series and a series of churn that is replaced every hour.
 pub(super) struct Churn {
     pub(super) sim: Sim,
     pub(super) store: Option<Arc<Store>>,
@@ -39,14 +39,14 @@ impl Churn {
         }
     }
 
-    /// One whose merges give blocks of so many series.
+    /// Creates a store whose merges split their result into blocks of `series` series.
     fn of_shards(seed: u64, series: u32) -> Self {
         let mut options = options();
         options.block_max.series = series;
         Self::with(seed, options)
     }
 
-    /// Sends for so many hours, with a tick a minute.
+    /// Appends samples for a number of hours, with a tick every minute.
     pub(super) fn send(&mut self, hours: i64) {
         self.send_with(hours, |store| store.tick());
     }
@@ -58,7 +58,7 @@ impl Churn {
         }
     }
 
-    /// Sends a sample of both series, and has `then` done.
+    /// Appends a sample to both series and then calls `then`.
     pub(super) fn send_minute(&mut self, then: impl Fn(&Store)) {
         let short = format!("short{}", self.now / HOUR);
         let value = (self.now / 1_000 % 977) as f64;
@@ -139,7 +139,7 @@ fn samples_of_a_day_are_found_in_blocks_pages_and_head() {
 #[test]
 fn index_after_cuts_knows_the_series_of_the_last_hours() {
     check_index_after_cuts(options().late_window_ms);
-    // Late samples of any age are taken, and none is held.
+    // Late samples of any age are accepted, and there are none in the head.
     check_index_after_cuts(i64::MAX);
 }
 
@@ -160,7 +160,8 @@ fn check_index_after_cuts(late_window_ms: i64) {
     assert!(pages.oldest >= Some(36 * HOUR), "{pages:?}");
     churn.reopen();
     let index = churn.store().parts.index.series_count();
-    // The catalogue may name as many again that are gone; the first ticks forget them.
+    // The catalogue may list as many removed series again; the first ticks drop them from the
+    // index.
     churn.send(1);
     let after = churn.store().parts.index.series_count();
     assert!(after <= 7, "{index} series after a start, then {after}");
@@ -183,7 +184,7 @@ fn cuts_that_wait_are_caught_up_within_a_few_ticks() {
     churn.check_all();
     (0..10).for_each(|_| churn.store().tick());
     assert_eq!(cuts(&churn), 13);
-    // One that is due alone takes a tick for each step.
+    // A single overdue cut takes one tick for each of its steps.
     churn.send_with(2, |_| {});
     churn.store().tick();
     assert_eq!(cuts(&churn), 13);
@@ -219,7 +220,7 @@ fn names_and_values_of_labels_are_those_of_head_and_blocks() {
     assert_eq!(values, expected);
 }
 
-/// The index of a block and its copy.
+/// Returns the paths of the index of a block and of its copy.
 pub(super) fn indexes_of(folder: &Path) -> [PathBuf; 2] {
     ["index", "index.copy"].map(|name| folder.join(name))
 }
@@ -260,8 +261,8 @@ fn block_whose_index_and_copy_are_damaged_costs_itself_alone() {
     );
 }
 
-/// Damages the first block of a stopped store so that it does not open, in each way that a disk does
-/// it. The start goes on without the block, says so, and takes it back once it is whole.
+/// Damages the first block of a stopped store so that it cannot be opened, in several ways. The
+/// store starts without the block, reports it, and uses it again once it is intact.
 #[test]
 fn block_that_does_not_open_is_in_quarantine_until_it_is_whole_again() {
     for how in ["footer", "empty", "gone"] {
@@ -313,7 +314,7 @@ fn check_quarantine(files: &[&str], how: &str) {
         assert_eq!(listed, [bad.id.to_string()], "{context}");
         assert_eq!(churn.store().parts.blocks.bad.get(), 1, "{context}");
     }
-    // Cuts, merges and commits go on.
+    // Cuts, merges and commits continue.
     let version = churn.store().parts.blocks.list().version;
     churn.send(3);
     assert!(
@@ -369,7 +370,7 @@ fn block_that_the_disk_does_not_deliver_stops_no_commit() {
     churn.send(3);
     assert!(churn.store().parts.blocks.list().version > version);
     churn.check(TimeRange::ALL);
-    // It is no damage of the block: the next commit that can takes it back.
+    // A disk fault is not damage: the next commit opens the block again.
     for index in indexes_of(&folder) {
         churn.sim.disk.set_unreadable(&index, None);
     }
@@ -414,7 +415,8 @@ fn merge_of_more_series_than_a_block_takes_gives_several_and_stays() {
     let mut churn = Churn::of_shards(5, 4);
     churn.send(18);
     churn.check_all();
-    // Nine series in each of the first two windows: eight that live for an hour, and the steady one.
+    // Nine series in each of the first two windows: eight that live for an hour, and the steady
+    // one.
     assert_eq!(churn.blocks().len(), 6, "{:?}", churn.blocks());
     let version = churn.store().parts.blocks.list().version;
     for _ in 0..20 {
@@ -425,7 +427,7 @@ fn merge_of_more_series_than_a_block_takes_gives_several_and_stays() {
     churn.check_all();
     let list = churn.store().parts.blocks.list();
     let levels: Vec<u32> = list.blocks.iter().map(|block| block.level).collect();
-    // 33 series of 32 hours in blocks of four, and the next two hours.
+    // 33 series of 32 hours in blocks of four series, and the next two hours.
     assert_eq!(levels, [3, 3, 3, 3, 3, 3, 3, 3, 3, 1]);
     churn.store().close().unwrap();
     churn.reopen();
@@ -455,8 +457,8 @@ fn blocks_are_listed_with_what_they_are_and_how_far_the_work_is() {
     assert_eq!(stats.cut_time, Some(10 * HOUR));
     let samples: u64 = stats.blocks.iter().map(|block| block.samples).sum();
     assert_eq!(samples, 2 * 10 * 60);
-    // Four blocks of three series each were merged. A cut looks at all series of its pages, of
-    // which one has samples behind its end only.
+    // Four blocks with three series each were merged. A cut visits all series of its pages, one of
+    // which has samples only after its end.
     for (work, series) in [(stats.cut, 4), (stats.compaction, 12)] {
         assert!(!work.is_running && work.written_bytes > 0, "{work:?}");
         assert_eq!((work.series, work.series_done), (series, series));
@@ -481,7 +483,7 @@ fn shards_without_a_manifest_are_one_set_again() {
     };
     churn.check_all();
     churn.send(1);
-    // The next two hours may be cut meanwhile; the sets are what they were.
+    // The next two hours may have been cut in the meantime; the other sets are unchanged.
     let after = ids(&churn.store().parts.blocks.list());
     assert_eq!(after[..2], ids(&before));
 }
@@ -496,7 +498,7 @@ fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
         view.matching(TimeRange::ALL, &[matcher]).count()
     };
     assert_eq!(view.blocks.len(), 3);
-    // short0 to short2, short3 to short5, short6 to steady.
+    // The shards contain short0 to short2, short3 to short5, and short6 to steady.
     for (op, name, count) in [
         (MatchOp::Equal, "short0", 1),
         (MatchOp::Equal, "short4", 1),
@@ -511,8 +513,8 @@ fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
     }
 }
 
-/// The values of a label fill more than one unit, so a block may turn out to be damaged when some of
-/// its series were joined already: the block behind it must not be taken for it.
+/// The values of a label fill more than one unit, so damage to a block may be detected after some
+/// of its series were merged. The results for the next block must not be affected.
 #[test]
 fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
     const SERIES: usize = 1_300;
@@ -522,7 +524,7 @@ fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
     let value = |i: usize, time: i64| i as f64 * 100.0 + (time / HOUR) as f64;
     for hour in 0..8 {
         let time = hour * HOUR;
-        // The second block has fewer, so that ordinals are those of other series there.
+        // The second block has fewer series, so the same ordinals belong to other series there.
         let is_sent = |i: &usize| hour / 2 != 1 || !i.is_multiple_of(7);
         let series = (0..SERIES).filter(is_sent);
         let sent: Vec<(String, [(i64, f64); 1])> = series
@@ -576,7 +578,7 @@ fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
     assert!(lost > 5, "only {lost} of 30 were met");
 }
 
-/// What the store says of metrics.
+/// Returns the metric metadata in the store.
 fn said(store: &Store, metric: Option<&str>) -> Vec<(String, String)> {
     let request = MetadataRequest {
         tenant: &TenantId::anonymous(),
@@ -589,7 +591,8 @@ fn said(store: &Store, metric: Option<&str>) -> Vec<(String, String)> {
     owned.collect()
 }
 
-/// Says the hour of the newest sample of `steady`, and of each short series its name.
+/// Sets the help text of `steady` to the hour of the newest sample, and that of each short series
+/// to its own hour.
 fn teach(churn: &Churn) {
     let store = Arc::downgrade(churn.store());
     churn.store().learn_metadata_by(Box::new(move || {
@@ -605,7 +608,7 @@ fn teach(churn: &Churn) {
         };
         say("steady", &format!("As of hour {hour}."));
         say("unheard_of", "");
-        // What is gone is not known any more when later blocks are cut.
+        // The metadata of series that ended is no longer supplied when later blocks are cut.
         for short in hour - 4..=hour {
             say(&format!("short{short}"), &format!("Of hour {short}."));
         }
@@ -621,7 +624,8 @@ fn metadata_of_metrics_that_are_gone_is_kept_by_blocks_and_merges() {
     let levels = churn.store().parts.blocks.list().blocks;
     assert!(levels.iter().any(|block| block.level > 1), "{levels:?}");
     let check = |store: &Store| {
-        // The last cut was made at 25 h, when there was an hour of late samples and of open pages.
+        // The last cut was made at 25 h, because the store keeps an hour for late samples and open
+        // pages.
         let all = said(store, None);
         let of_shorts = (0..24).map(|hour| (format!("short{hour}"), format!("Of hour {hour}.")));
         let mut wanted: Vec<_> = of_shorts.collect();
