@@ -1,17 +1,17 @@
-//! What the store costs: new series, later samples, sealing, decoding, restart, memory, bytes
+//! Benchmark of the store: new series, later samples, sealing, decoding, restart, memory and bytes
 //! written.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples
-//! unless said
+//! cargo bench -p firn-storage --bench append -- [pods] [samples]     default: 256 pods, 60 samples
 //! ```
 //!
-//! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000
-//! samples a batch, most values constant or counting, labels unread as a decoder leaves them. Only
-//! the calls into the store are timed, in CPU time of this thread; the log's writes and sealing are
-//! on others, with a tick a round. One figure is samples a second of wall time with two threads
-//! that append at once. It prints figures and judges nothing. `unjittered` and `with-writes` show
-//! what phases and the background are worth: see the slowest batch.
+//! The fleet resembles that of the acceptance tests: 376 series per pod, 11 labels with about 281
+//! bytes, 2,000 samples per batch, most values constant or counting, and labels undecoded as a
+//! decoder leaves them. Only the calls into the store are timed, as CPU time of this thread; writes
+//! of the WAL and sealing run on other threads, with one tick per round. One figure is the number
+//! of samples per second of wall time with two threads that append concurrently. The benchmark
+//! prints figures without a verdict. `unjittered` and `with-writes` show the effect of the phases
+//! of targets and of background work on the slowest batch.
 
 mod fleet;
 
@@ -36,11 +36,12 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Threads that append at once for one figure, and how many rounds they send.
+/// Number of threads that append concurrently for one figure, and the number of rounds that they
+/// send.
 const THREADS: usize = 2;
 const THREAD_ROUNDS: usize = 20;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -62,7 +63,7 @@ impl Sink for Written {
 }
 
 fn line(what: &str, figure: impl Display) {
-    // A reader that went away needs no figures.
+    // A closed pipe needs no more figures.
     let _ = writeln!(std::io::stdout(), "{what:<34} {figure}");
 }
 
@@ -70,7 +71,8 @@ fn nanos(time: Duration, per: usize) -> String {
     format!("{:.1} ns", time.as_nanos() as f64 / per.max(1) as f64)
 }
 
-/// Sends one sample of every series; the time spent in the store, and the longest wait of a batch.
+/// Sends one sample of every series. Returns the time spent in the store and the longest time of a
+/// batch.
 fn round(store: &Arc<Store>, fleet: &[Member], round: usize) -> (Duration, Duration) {
     store.tick();
     let mut longest = Duration::ZERO;
@@ -92,8 +94,8 @@ fn round(store: &Arc<Store>, fleet: &[Member], round: usize) -> (Duration, Durat
     (spent, longest)
 }
 
-/// Samples a second while `THREADS` threads append rounds of the fleet at once, each its share of
-/// every round, and wait for all of it.
+/// Returns the samples per second while `THREADS` threads concurrently append rounds of the fleet.
+/// Each thread sends its share of every round and waits until all of it is stored.
 fn samples_per_second(store: &Store, fleet: &[Member], rounds: std::ops::Range<usize>) -> f64 {
     let barrier = Barrier::new(THREADS + 1);
     let share = fleet.len().div_ceil(THREADS).next_multiple_of(BATCH);
@@ -194,7 +196,7 @@ fn main() {
         longest = longest.max(slowest);
     }
     line("later sample", nanos(later, (rounds - 1) * fleet.len()));
-    // Anything slower than the best is the machine's doing, or sealing beside it.
+    // Rounds slower than the best were slowed down by the machine or by concurrent sealing.
     line("later sample, best round", nanos(best, fleet.len()));
     line("slowest batch", format!("{longest:.1?}"));
     let held = resident_bytes().saturating_sub(before);
@@ -225,7 +227,7 @@ fn read_figures(store: &Store) {
     }
 }
 
-/// The store is dropped as a process ends, without a clean stop.
+/// Drops the store like a process that ends without a clean stop.
 fn restart(store: Arc<Store>, env: &firn_model::env::Env, options: &StoreOptions, samples: usize) {
     let series = store.stats(0).series;
     let mut written = Written::default();

@@ -1,16 +1,16 @@
-//! What the compaction of a day costs: memory above that of the idle store, and samples a second
-//! of a core.
+//! Benchmark of compacting a day: memory in addition to that of the idle store, and samples per
+//! second of a core.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench compaction -- [pods] [samples]   266 pods of 376 series, and
-//! 48 samples in each two hours unless said; 2660 8 is a million series
+//! cargo bench -p firn-storage --bench compaction -- [pods] [samples]
+//!     default: 266 pods of 376 series, 48 samples in each two hours; 2660 8 is a million series
 //! ```
 //!
-//! A child process writes twelve blocks of two hours, and one of a single series that lets the
-//! window of 32 hours end; another opens the folder and ticks until they are one block. So each
-//! sample is merged twice. It prints figures and judges nothing.
+//! A child process writes twelve blocks of two hours, and one of a single series after the end of
+//! the window of 32 hours. Another process opens the folder and ticks until they are one block, so
+//! each sample is merged twice. The benchmark prints figures without a verdict.
 
-// Batches are for the benchmarks that append.
+// Batches are only used by the benchmarks that append.
 #[allow(dead_code)]
 mod fleet;
 
@@ -35,7 +35,7 @@ const BLOCKS: usize = 12;
 /// The start of a window of 32 hours.
 const START_MS: i64 = 15_312 * 32 * HOUR_MS;
 
-/// How often each sample is merged: into eight hours, and into 32.
+/// Number of merges of each sample: into a block of eight hours, and into one of 32.
 const MERGES: usize = 2;
 
 fn options(dir: &Path) -> StoreOptions {
@@ -45,7 +45,7 @@ fn options(dir: &Path) -> StoreOptions {
     }
 }
 
-/// Writes the block that begins at `start`: so many samples of each series.
+/// Writes the block that begins at `start`, with `samples` samples of each series.
 fn write(env: &Env, dir: &Path, series: &[(usize, &Member)], start: i64, samples: usize) {
     let id = BlockId::new(start + BLOCK_MS, 1);
     let source = Source {
@@ -88,7 +88,7 @@ fn fill(dir: &Path, pods: usize, samples: usize) {
     write(&env, dir, &series[..1], START_MS + 15 * BLOCK_MS, 1);
 }
 
-/// CPU time of all threads.
+/// Returns the CPU time of all threads.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

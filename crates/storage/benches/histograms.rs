@@ -1,12 +1,12 @@
-//! What a native histogram costs to append: CPU time of this thread, and what it allocates.
+//! Benchmark of appending native histograms: CPU time of this thread and allocated bytes.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench histograms -- [series] [rounds]   4,000 series and 60 rounds
-//! unless said
+//! cargo bench -p firn-storage --bench histograms -- [series] [rounds]
+//!     default: 4,000 series, 60 rounds
 //! ```
 //!
-//! Integer histograms of 40 buckets in two spans whose counts grow, as clients send them: without
-//! saying whether they continue the one before. It prints figures and judges nothing.
+//! The histograms have 40 integer buckets in two spans and growing counts. As clients send them,
+//! they have an unknown counter reset hint. The benchmark prints figures without a verdict.
 
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::real;
@@ -28,7 +28,7 @@ const BUCKETS: usize = 40;
 const INTERVAL_MS: i64 = 15_000;
 const START_MS: i64 = 1_763_000_000_000;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -91,7 +91,7 @@ fn main() {
             let bounds = AppendBounds::until(i64::MAX);
             let (began, before) = (cpu(), allocated.get());
             let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
-            // The first round bears the series.
+            // The first round creates the series.
             if round > 0 {
                 spent += cpu() - began;
                 bytes += allocated.get() - before;
@@ -103,7 +103,7 @@ fn main() {
     let samples = series * rounds;
     let nanos = spent.as_nanos() as f64 / samples as f64;
     let each = bytes as f64 / samples as f64;
-    // A reader that went away needs no figures.
+    // A closed pipe needs no more figures.
     let _ = writeln!(
         std::io::stdout(),
         "a histogram of {BUCKETS} buckets: {nanos:.0} ns, {each:.0} bytes allocated"

@@ -1,22 +1,21 @@
-//! What the log costs.
+//! Benchmark of the WAL.
 //!
 //! ```text
 //! cargo bench -p firn-storage --bench log                 batches on a disk in memory
 //! cargo bench -p firn-storage --bench log -- FOLDER       appends and syncs on a real disk
 //! ```
 //!
-//! Batches are those of the fleet of the other benchmarks, 2,000 rows each. It prints bytes a row
-//! in the segments, and nanoseconds a row to write and to read.
+//! The batches are those of the fleet of the other benchmarks, with 2,000 rows each. It prints the
+//! bytes per row in the segments, and the nanoseconds per row to write and to read.
 //!
-//! On a real disk, for each sync mode and number of records in flight it prints records and
-//! megabytes a second, how many records shared a sync, and the latency from append to
-//! acknowledgement. The
-//! folder given is created and holds the log afterwards.
+//! On a real disk, for each sync mode and number of records in flight, it prints records and
+//! megabytes per second, the number of records that shared a sync, and the latency from append to
+//! acknowledgement. The given folder is created and contains the WAL afterwards.
 #![allow(clippy::print_stdout)]
 
 #[path = "log/batches.rs"]
 mod batches;
-// The other benchmarks measure memory and stores with it.
+// The other benchmarks use it to measure memory and stores.
 #[allow(dead_code)]
 mod fleet;
 
@@ -28,13 +27,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the log writes of a request with 2,000 samples: about 1.5 bytes a sample.
+/// Size of the WAL record of a request with 2,000 samples: about 1.5 bytes per sample.
 const PAYLOAD_BYTES: usize = 3_000;
 
-/// How long one line takes.
+/// Duration of each measurement.
 const RUN: Duration = Duration::from_secs(3);
 
-/// Records that were appended and not acknowledged, and the latencies of those that were.
+/// The number of appended records without an acknowledgement, and the latencies of the acknowledged
+/// ones.
 #[derive(Default)]
 struct Flight {
     state: Mutex<(usize, Vec<Duration>)>,
@@ -42,7 +42,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// Waits until fewer than `limit` records are in flight, and counts one more.
+    /// Waits until fewer than `limit` records are in flight, and adds one.
     fn take_off(&self, limit: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.0 >= limit {
@@ -110,7 +110,8 @@ fn append(log: &LocalLog, batch: &LogBatch, clock: Arc<dyn Clock>, flight: Arc<F
     );
 }
 
-/// Writes `batches` to a log in memory and reads them; prints what a row of `rows` costs.
+/// Writes `batches` to a WAL in memory and reads them. Prints the cost of each of their `rows`
+/// rows.
 fn cost(batches: Vec<LogBatch>, rows: usize) {
     let sim = sim::env(1);
     let (dir, metrics) = (Path::new("wal"), Arc::new(LogMetrics::default()));
@@ -143,7 +144,7 @@ fn cost(batches: Vec<LogBatch>, rows: usize) {
     );
 }
 
-/// What batches cost, some times over.
+/// Measures the cost of the batches several times.
 fn cost_of_batches() {
     let (batches, rows) = batches::batches();
     for _ in 0..3 {

@@ -1,18 +1,17 @@
-//! What a look-up costs: narrow selectors with and without broad matchers beside them, and regular
-//! expressions over a label with very many values.
+//! Benchmark of index lookups: narrow selectors with and without additional broad matchers, and
+//! regular expressions over a label with very many values.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench lookups -- [pods] [names]      2,660 pods, a million series,
-//! and a million names unless said
+//! cargo bench -p firn-storage --bench lookups -- [pods] [names]
+//!     default: 2,660 pods (a million series), a million names
 //! ```
 //!
-//! The fleet is that of the other benchmarks, and a recording rule of 32 services in 38
-//! deployments. Each selector is asked in turn with the others, so that a machine that slows down
-//! slows all of them; a line shows the median of `Store::select`, asked for the first time and
-//! asked again, what share each is of the first line's, the bytes that were allocated the first
-//! time, all in all and not at most, and the least time that compiling the matchers takes. What is
-//! asked for the first time has a matcher more, on a label that no series has, which is another
-//! each time. It prints figures and judges nothing.
+//! The fleet is that of the other benchmarks, plus a recording rule of 32 services in 38
+//! deployments. The selectors take turns, so that a machine that slows down affects all of them.
+//! Each line shows the median time of `Store::select` for a new and for a repeated selector, the
+//! ratio of each to that of the first line, the total bytes allocated by the new selector, and the
+//! minimum time to compile the matchers. A new selector has an additional matcher on a label that
+//! no series has, which is different each time. The benchmark prints figures without a verdict.
 
 mod fleet;
 
@@ -36,14 +35,14 @@ use tikv_jemalloc_ctl::thread::allocatedp;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How often each selector is asked at most, and how long all of them together.
+/// Maximum number of runs of each selector, and the maximum time of all of them.
 const ROUNDS: usize = 400;
 const TIME: Duration = Duration::from_secs(8);
 
-/// How often an expression is asked of values that are not all in order yet.
+/// Number of runs of an expression over values that are not completely sorted yet.
 const ORDERING_ROUNDS: usize = 24;
 
-/// How often matchers are compiled.
+/// Number of times that matchers are compiled.
 const COMPILED: usize = 20;
 
 const SERVICES: usize = 32;
@@ -52,7 +51,7 @@ const DEPLOYMENTS: usize = 38;
 type Pair<'a> = (&'a str, MatchOp, &'a str);
 
 fn print(text: &str) {
-    // A reader that went away needs no figures.
+    // A closed pipe needs no more figures.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -75,10 +74,10 @@ fn rule_series() -> Vec<Member> {
     (0..SERVICES * DEPLOYMENTS).map(member).collect()
 }
 
-/// One series for each of `count` names like those of pods.
+/// Returns one series for each of `count` names that resemble those of pods.
 fn named_series(count: usize) -> Vec<Member> {
     let labels = |i: usize| {
-        // Each deployment has some hundred pods; their last words look random.
+        // Each deployment has a hundred pods, whose last words look random.
         let word = i.wrapping_mul(0x9e37_79b9) & 0xffff_ffff;
         let deployment = i / 100;
         Labels::from_pairs([
@@ -121,19 +120,19 @@ fn filled(name: &str, members: &[Member]) -> Arc<Store> {
     store
 }
 
-/// One selector, and what was measured of it.
+/// A selector and its measurements.
 struct Case {
     what: String,
     matchers: Vec<Matcher>,
     compiled_in: Duration,
-    /// Asked for the first time, and again.
+    /// Times of new and of repeated selectors.
     times: [Vec<Duration>; 2],
     bytes: u64,
     found: usize,
     work: Work,
 }
 
-/// What look-ups went through so far.
+/// Total work of the lookups so far.
 #[derive(Clone, Copy, Default)]
 struct Work {
     runs: f64,
@@ -219,7 +218,7 @@ fn select(store: &Store, matchers: &[Matcher]) -> Arc<dyn Selection> {
     store.select(request).expect("nothing cancels")
 }
 
-/// How long it takes, the bytes that are allocated, and how many series are found.
+/// Selects the series that match. Returns the time, the bytes allocated and the number of series.
 fn ask(store: &Store, matchers: &[Matcher]) -> (Duration, u64, usize) {
     let allocated = allocatedp::read().expect("the allocator counts");
     let (before, began) = (allocated.get(), Instant::now());
@@ -227,7 +226,7 @@ fn ask(store: &Store, matchers: &[Matcher]) -> (Duration, u64, usize) {
     (began.elapsed(), allocated.get() - before, selection.len())
 }
 
-/// Asks all of them in turn and prints what each took.
+/// Runs all selectors in turn and prints their figures.
 fn compare(store: &Store, cases: &mut [Case]) {
     let began = Instant::now();
     for round in 0..ROUNDS {
@@ -327,7 +326,7 @@ fn broad_matchers(store: &Store, pods: usize) {
     }
 }
 
-/// What putting a selection in the order of its labels would cost beside selecting it.
+/// Measures the cost of sorting a selection by labels in relation to selecting it.
 fn label_order(store: &Store) {
     let one_metric = [(
         "__name__",
@@ -373,8 +372,7 @@ fn many_values(store: &Store) {
         Case::new("all but a prefix", &pod(NotRegex, "service-0[0-8].*")),
         Case::new("all but a part", &pod(NotRegex, ".*[0-8].*")),
     ];
-    // Values are put in order when an expression is asked of them for the first time, a share at a
-    // time.
+    // The first expressions over a label sort its values, each of them a part.
     let first = |round: usize| {
         let suffix = format!(".*-{round:08x}");
         ask(store, &compiled(&[("pod", Regex, &suffix)])).0

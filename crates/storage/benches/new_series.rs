@@ -1,13 +1,14 @@
-//! What the creation of series costs: new ones with their first sample, and series that come back.
+//! Benchmark of creating series: new series with their first sample, and evicted series that
+//! return.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench new_series -- [pods] [senders]      2,660 pods, a million series,
-//! and 4 senders unless said
+//! cargo bench -p firn-storage --bench new_series -- [pods] [senders]
+//!     default: 2,660 pods (a million series), 4 senders
 //! ```
 //!
-//! The fleet is that of the other benchmarks, dealt to senders one series after the other, as real
-//! ones do, and labels are unread as a decoder leaves them. Only the calls into the store are
-//! timed, in CPU time of this thread. It prints figures and judges nothing.
+//! The fleet is that of the other benchmarks, distributed to senders one series after the other, as
+//! real senders do. Labels are undecoded as a decoder leaves them. Only the calls into the store
+//! are timed, as CPU time of this thread. The benchmark prints figures without a verdict.
 
 mod fleet;
 
@@ -21,16 +22,16 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Rounds of 15 s after which a silent series was evicted: an hour and more.
+/// Number of rounds of 15 s after which a silent series has been evicted: more than an hour.
 const SILENCE: usize = 400;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sends one sample of every series and prints what it cost.
+/// Sends one sample of every series and prints the cost.
 fn send(what: &str, store: &Arc<Store>, fleet: &[Member], round: usize) {
     let mut spent = Duration::ZERO;
     let mut waits = Vec::new();
@@ -47,7 +48,7 @@ fn send(what: &str, store: &Arc<Store>, fleet: &[Member], round: usize) {
     waits.sort_unstable();
     let nanos = spent.as_nanos() as f64 / fleet.len().max(1) as f64;
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
-    // A reader that went away needs no figures.
+    // A closed pipe needs no more figures.
     let _ = writeln!(
         std::io::stdout(),
         "{what:<26} {nanos:.0} ns; a batch {median:.1?}, the longest {longest:.1?}; {} MB, {} at most",
@@ -56,7 +57,7 @@ fn send(what: &str, store: &Arc<Store>, fleet: &[Member], round: usize) {
     );
 }
 
-/// Deals the series to senders, whose requests follow each other in turn.
+/// Distributes the series to senders, whose requests take turns.
 fn deal(fleet: Vec<Member>, senders: usize) -> Vec<Member> {
     let mut queues: Vec<Vec<Member>> = (0..senders).map(|_| Vec::new()).collect();
     let mut dealt = Vec::with_capacity(fleet.len());
@@ -88,7 +89,7 @@ fn main() {
     send("second sample", &store, &fleet, 1);
     let (silent, lively) = fleet.split_at(fleet.len() / 2);
     let mut round = 1;
-    // Sealing and the sweep take their time, which is that of the data.
+    // Sealing and the sweep progress with data time.
     while store.stats(0).series > lively.len() as u64 && round < 4 * SILENCE {
         round += SILENCE / 40;
         let mut request = Request::default();

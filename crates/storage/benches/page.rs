@@ -1,15 +1,15 @@
-//! What a page costs: bytes a sample, and nanoseconds a sample to seal and to read.
+//! Benchmark of pages: bytes per sample, and nanoseconds per sample to seal and to read.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench page -- [class]     all classes unless said
+//! cargo bench -p firn-storage --bench page -- [class]     default: all classes
 //! ```
 //!
-//! Each class is 60 series at 15 s, cut into pages of 120, 480 or 5,760 samples a series; their
-//! times jitter by milliseconds as those of a real scrape do, and are shared by the series. `node`
-//! is like one host's exporter: 507 series, two thirds of them constant. Bytes are those of whole
-//! pages, directory and times included; times are CPU time of this thread, best of several. A
-//! native histogram of 22 buckets counts as one sample. `dec` reads all samples, `tenth` the newest
-//! tenth of each window. It prints figures and judges nothing.
+//! Each class has 60 series at 15 s, cut into pages of 120, 480 or 5,760 samples per series. Their
+//! times jitter by milliseconds like those of real scrapes, and are shared by the series. `node`
+//! resembles the exporter of one host: 507 series, two thirds of them constant. Bytes are those of
+//! whole pages, including directory and times; durations are CPU time of this thread, the best of
+//! several runs. A native histogram of 22 buckets counts as one sample. `dec` reads all samples,
+//! `tenth` the newest tenth of each window. The benchmark prints figures without a verdict.
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
@@ -29,13 +29,13 @@ const WINDOWS: [usize; 3] = [120, 480, 5_760];
 const INTERVAL_MS: i64 = 15_000;
 const START_MS: i64 = 1_763_000_000_000;
 
-/// Sealing is timed so often, and the best counts.
+/// Number of runs of sealing; the best one counts.
 const SEAL_ROUNDS: usize = 3;
 
-/// Reading is timed so often: rounds are short, and a busy machine spoils most of them.
+/// Number of runs of reading. Runs are short, and a busy machine disturbs most of them.
 const READ_ROUNDS: usize = 60;
 
-/// One series: its family if it is a bucket, and its values, or its histograms instead of them.
+/// A series: its family if it is a bucket, and either its values or its histograms.
 #[derive(Default)]
 struct Series {
     family: Option<Family>,
@@ -43,11 +43,11 @@ struct Series {
     histograms: Vec<Arc<Histogram>>,
 }
 
-/// Random numbers of the shapes that metrics have.
+/// Random numbers with the distributions of typical metrics.
 struct Dice(SimRng);
 
 impl Dice {
-    /// In (0, 1].
+    /// Returns a number in (0, 1].
     fn unit(&self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -65,7 +65,7 @@ impl Dice {
         (-2.0 * self.unit().ln()).sqrt() * angle.cos()
     }
 
-    /// How many events fall into an interval in which `mean` are expected.
+    /// Returns the number of events in an interval in which `mean` events are expected.
     fn poisson(&self, mean: f64) -> f64 {
         if mean > 50.0 {
             return (mean + mean.sqrt() * self.normal()).round().max(0.0);
@@ -79,12 +79,12 @@ impl Dice {
     }
 }
 
-/// A day's load: from a half to three halves of the mean.
+/// Returns the load at a time of day, from half to three halves of the mean.
 fn load(i: usize) -> f64 {
     1.0 + 0.5 * (i as f64 / SAMPLES as f64 * std::f64::consts::TAU).sin()
 }
 
-/// Name of a class, and the value of a sample from the one before and the time.
+/// The name of a class, and the function from the previous value and the time to the next value.
 type Class = (&'static str, fn(&Dice, f64, usize) -> f64);
 
 const CLASSES: [Class; 10] = [
@@ -143,7 +143,7 @@ fn series_of(class: &Class, seed: u64) -> Series {
     }
 }
 
-/// Cumulative buckets, sum and count of latencies.
+/// Returns the cumulative buckets, sum and count of latencies.
 fn histogram(seed: u64) -> Vec<Series> {
     const BUCKETS: usize = 12;
     let dice = Dice(SimRng::new(seed));
@@ -167,7 +167,7 @@ fn histogram(seed: u64) -> Vec<Series> {
     series
 }
 
-/// Latencies as one native histogram of integers.
+/// Returns latencies as one native histogram with integer counts.
 fn native_histogram(seed: u64) -> Series {
     const BUCKETS: usize = 22;
     let dice = Dice(SimRng::new(seed));
@@ -205,7 +205,7 @@ fn native_histogram(seed: u64) -> Series {
     }
 }
 
-/// One host's exporter: counters and gauges of the classes above among constants.
+/// Returns the exporter of one host: counters and gauges of the classes above among constants.
 fn node() -> Vec<Series> {
     let class_of = |i: usize| match i % 30 {
         0 | 1 => 3,
@@ -234,7 +234,7 @@ fn times() -> Vec<i64> {
     (0..SAMPLES as i64).map(jitter).collect()
 }
 
-/// A window of every series.
+/// Cuts every series into windows of `samples` samples.
 fn windows(series: &[Series], samples: usize) -> Vec<Vec<(Option<Family>, Columns)>> {
     let times = times();
     let starts = (0..SAMPLES).step_by(samples);
@@ -262,7 +262,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The least time that `work` takes, in nanoseconds for each of `samples`.
+/// Returns the minimum time of `work`, in nanoseconds per sample, and its result.
 fn best<T>(rounds: usize, samples: usize, mut work: impl FnMut() -> T) -> (f64, T) {
     let mut least = (f64::MAX, None);
     for _ in 0..rounds {
@@ -290,7 +290,7 @@ fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
     sealed.collect()
 }
 
-/// Reads of every series of every page the samples in the last `of` a window.
+/// Reads the samples in the last part `of` each page's time range, for every series.
 fn read(pages: &[Page], of: f64) -> usize {
     let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
     let mut samples = 0;

@@ -1,13 +1,14 @@
-//! What a start after `kill -9` costs: time, and memory at its peak and after it.
+//! Benchmark of a start after `kill -9`: time, and memory at its peak and afterwards.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench restart -- [pods] [samples]   2,660 pods, a million series,
-//! and 8 samples unless said
+//! cargo bench -p firn-storage --bench restart -- [pods] [samples]
+//!     default: 2,660 pods (a million series), 8 samples
 //! ```
 //!
-//! One child process fills the store, others open what it left, so that their memory is the store's
-//! alone; all of them end without a clean stop. CPU is that of all threads, which a busy machine
-//! changes less than the time. It prints figures and judges nothing.
+//! One child process fills the store and others open the folder that it left, so that their memory
+//! is only that of the store. All of them end without a clean stop. CPU time is that of all
+//! threads, which depends less on the load of the machine than wall time. The benchmark prints
+//! figures without a verdict.
 
 mod fleet;
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How often the store is opened.
+/// Number of times that the store is opened.
 const ROUNDS: usize = 3;
 
 fn options(dir: &Path) -> StoreOptions {
@@ -32,7 +33,7 @@ fn options(dir: &Path) -> StoreOptions {
     }
 }
 
-/// Fills the store and ends as a killed process does.
+/// Fills the store and ends like a killed process.
 fn fill(dir: &Path, pods: usize, rounds: usize) {
     let env = real::env().expect("threads can be started");
     let store = Store::open(env, options(dir)).expect("the folder can be opened");
@@ -48,13 +49,13 @@ fn fill(dir: &Path, pods: usize, rounds: usize) {
     std::process::abort();
 }
 
-/// CPU time of all threads.
+/// Returns the CPU time of all threads.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Opens what is there and prints what that took.
+/// Opens the store and prints the cost.
 fn open(dir: &Path) {
     let env = real::env().expect("threads can be started");
     peak_bytes();
@@ -63,7 +64,7 @@ fn open(dir: &Path) {
     let (took, cpu) = (start.elapsed(), cpu() - cpu_before);
     let (peak, after) = (peak_bytes() >> 20, resident_bytes() >> 20);
     let series = store.stats(0).series;
-    // A reader that went away needs no figures.
+    // A closed pipe needs no more figures.
     let _ = writeln!(
         std::io::stdout(),
         "{series} series: {took:.2?}, {cpu:.2?} of CPU; {peak} MB at most, {after} MB after"

@@ -2,8 +2,8 @@
 //!
 //! A reader that finds damage reports it here and continues with the intact data. The registry logs
 //! the damage, counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and returns the
-//! damage that may affect a query over a time range. Invariant: damage that is reported again is
-//! neither logged nor counted twice. The registry repairs nothing.
+//! damage that may affect a query over a time range. Invariant: listed damage that is reported
+//! again is neither logged nor counted twice. The registry repairs nothing.
 
 use crate::error::StorageError;
 use crate::sync::{Mutex, MutexGuard, lock};

@@ -1,13 +1,15 @@
-//! Reads everything that a data folder holds, and says what is damaged and what it costs.
+//! Verification: reads all data in a data folder and reports the damage with the number of lost
+//! samples.
 //!
 //! ```text
 //! lock -> FORMAT -> MANIFEST -> catalogue and exemplars -> pages, all compute threads
 //!   -> manifest of blocks -> blocks, all compute threads
-//!   -> log -> what the log still has of what pages lack
+//!   -> WAL -> samples lost from pages that the WAL still contains
 //! ```
 //!
-//! Invariant: nothing in the folder is changed, and nothing is created but a file `LOCK` where
-//! there is none. Memory is a segment's largest damaged stretch for each thread, and what is found.
+//! Invariant: nothing in the folder is changed, and nothing is created except the file `LOCK` if it
+//! does not exist. Memory is bounded by the largest damaged range of a segment for each thread,
+//! plus the findings.
 
 mod blocks;
 pub(crate) mod catalogue;
@@ -38,14 +40,14 @@ use slots::Slots;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Reads the data folder at `root`, which no other process may use meanwhile.
+/// Verifies the data folder at `root`, which no other process may use in the meantime.
 pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
     let dir = DataDir::hold(env, root)?;
     Ok(verify_held(env, &dir)?.0)
 }
 
-/// Like `verify`, for a folder whose lock the caller holds. If labels are lost of series that have
-/// samples, returns the series that have labels too.
+/// Like `verify`, for a folder whose lock the caller holds. If labels of series with samples are
+/// lost, also returns the set of series whose labels are intact.
 pub(crate) fn verify_held(
     env: &Env,
     dir: &DataDir,
@@ -62,7 +64,7 @@ pub(crate) fn verify_held(
     read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;
     look_in_log(env, &segments, &mut all)?;
     all.report.series = all.read.len();
-    // A series that is gone may have left pages; the catalogue need not name it.
+    // Pages may contain samples of removed series, which the catalogue need not list.
     if !said.is_lost || all.read.len_without(&all.named) == 0 {
         return Ok((all.report, None));
     }
@@ -71,7 +73,7 @@ pub(crate) fn verify_held(
     Ok((all.report, Some(named)))
 }
 
-/// Finds the series whose labels are lost, and the segments that have samples of them.
+/// Reports the series whose labels are lost, and the segments that contain samples of them.
 fn find_nameless(
     env: &Env,
     dir: &DataDir,
@@ -109,7 +111,7 @@ fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
     Manifest::default()
 }
 
-/// What a list of a folder says; nothing if there is no such folder.
+/// Replaces the error for a missing folder by an empty list.
 pub(crate) fn none_if_missing<T: Default>(
     listed: Result<T, StorageError>,
 ) -> Result<T, StorageError> {
@@ -121,7 +123,8 @@ pub(crate) fn none_if_missing<T: Default>(
     }
 }
 
-/// Reads `count` things on the compute threads, and adds them up in their order.
+/// Calls `read` for `count` items on the compute threads, and passes the results to `take` in
+/// order.
 fn read_all<T: Send>(
     env: &Env,
     count: usize,
@@ -154,7 +157,7 @@ fn read_pages(
     read_all(env, numbers.len(), &read, &mut |part| all.add(part))
 }
 
-/// The segments of the log, as the log itself finds them.
+/// Returns the WAL segments as the WAL itself lists them at start.
 pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>, StorageError> {
     let folder = dir.wal();
     let firsts = none_if_missing(segment::list(&*env.disk, &folder))?;
@@ -164,7 +167,7 @@ pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>,
         let opened = env.disk.open(&path, OpenMode::Read);
         let bytes = match opened.and_then(|file| file.len()) {
             Ok(bytes) => bytes,
-            // Reading it says what is wrong.
+            // Reading the segment reports the fault.
             Err(e) if is_disk_fault(&e) => 0,
             Err(e) => return Err(StorageError::io("open segment", &path)(e)),
         };
@@ -193,7 +196,7 @@ fn read_log(
             all.find(Finding::new(DamageKind::Log, &dir.wal(), None, what));
         }
     };
-    // A segment begins behind positions that were all given.
+    // The first position of a segment follows positions that were all assigned.
     let first = segments.first().map(|segment| segment.first.previous());
     missing(trimmed.next(), first.unwrap_or(logged), all);
     read_all(env, segments.len(), &read, &mut |segment| {
@@ -206,7 +209,7 @@ fn read_log(
     Ok(())
 }
 
-/// Looks in the log for the samples that pages lack.
+/// Counts the samples in the WAL that pages have lost.
 fn look_in_log(env: &Env, segments: &[SegmentInfo], all: &mut Part) -> Result<(), StorageError> {
     let mut wanted = log::Wanted::new();
     for lost in std::mem::take(&mut all.lost) {

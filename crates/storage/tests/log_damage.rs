@@ -1,9 +1,9 @@
-//! Segments whose bytes were changed at random: whatever is read was written, and nothing panics.
+//! WAL segments with random damage: every record that is read was written, and nothing panics.
 //!
-//! A log of several segments is written, stopped, and damaged: bits flipped, stretches zeroed,
-//! copied, inserted or cut out, files truncated, swapped or removed. Then it is opened and read.
-//! Beyond that a single flipped bit in a closed segment costs at most one record. `FIRN_SEEDS=n`,
-//! `FIRN_SEED=s` as elsewhere.
+//! A WAL of several segments is written, closed and damaged: bits are flipped, ranges are zeroed,
+//! copied, inserted or cut out, and files are truncated, swapped or removed. Then it is opened and
+//! read. In addition, a single flipped bit in a closed segment loses at most one record.
+//! `FIRN_SEEDS=n` and `FIRN_SEED=s` select the seeds, as in the other tests.
 
 mod payload;
 mod seeds;
@@ -30,7 +30,7 @@ fn open(sim: &Sim) -> LocalLog {
     LocalLog::open(&sim.env, Path::new(DIR), options, metrics).expect("no format is newer")
 }
 
-/// A stopped log, what it holds, and its segments.
+/// Returns a closed WAL, its records and the paths of its segments.
 fn written(rng: &SimRng) -> (Sim, Records, Vec<PathBuf>) {
     let sim = sim::env(0);
     let disk = &sim.env.disk;
@@ -79,7 +79,7 @@ fn mutate(rng: &SimRng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What the log yields; the number of `Err` items.
+/// Returns the records that the WAL yields, and the number of errors.
 fn read(log: &LocalLog) -> (Records, usize) {
     let mut records = Records::new();
     let mut errors = 0;
@@ -124,7 +124,7 @@ fn log_with_random_damage_yields_only_what_was_written() {
         }
         let log = open(&sim);
         assert_written(seed, &read(&log).0, &records);
-        // What is appended next is read with the rest, and takes no position that was read.
+        // A record that is appended now is read with the others, and does not reuse a position.
         let payload = b"appended after the damage";
         log.append(
             batch_of(payload),
@@ -148,8 +148,8 @@ fn closed_segment_with_a_flipped_bit_loses_at_most_a_record_and_says_so() {
         let (held, errors) = read(&open(&sim));
         assert_written(seed, &held, &records);
         let lost = records.len() - held.len();
-        // A mark behind the last record of a segment holds nothing: damaged, it reads as a torn
-        // write.
+        // A marker after the last record of a segment contains no data: if it is damaged, it looks
+        // like a torn write.
         let is_noticed = errors > 0 || lost == 0;
         assert!(is_noticed, "FIRN_SEED={seed}: the damage went unnoticed");
         assert!(lost <= 1, "FIRN_SEED={seed}: {lost} records are lost");

@@ -1,10 +1,11 @@
-//! The log on a disk that crashes, tears, reorders and fails: random histories, one check.
+//! The WAL on a disk that crashes, tears writes, reorders and fails: random histories with a single
+//! check.
 //!
-//! After every restart: what was promised is there, once, at its position, byte for byte; nothing
-//! is there that was not appended; nothing is reported as damaged, because a crash damages nothing
-//! that was durable. What a restarted log shows counts as promised from then on, since a store may
-//! acknowledge a repeated sample on the strength of it. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s`
-//! one.
+//! After every restart, each promised record is there once, at its position and byte for byte; no
+//! other record is there except appended ones; and no damage is reported, because a crash damages
+//! nothing that was durable. The records that a restarted WAL returns count as promised from then
+//! on, because a store may acknowledge a repeated sample on that basis. `FIRN_SEEDS=n` runs n
+//! seeds, and `FIRN_SEED=s` runs one.
 
 mod payload;
 mod seeds;
@@ -22,10 +23,10 @@ use std::time::Duration;
 const DIR: &str = "data/wal";
 const STEPS: u64 = 60;
 
-/// Callbacks in the order in which they came: the block, and its position if it is durable.
+/// Outcomes in the order of their callbacks: the block, and its position if it is durable.
 type Answers = Arc<Mutex<Vec<(u64, Option<Position>)>>>;
 
-/// One history.
+/// The state of one random history.
 struct History {
     rng: SimRng,
     sim: Sim,
@@ -34,9 +35,9 @@ struct History {
     log: Option<LocalLog>,
     payloads: BTreeMap<u64, Vec<u8>>,
     answers: Answers,
-    /// Acknowledged, and lost by a power loss unless a sync follows.
+    /// Acknowledged records that a power failure loses unless a sync follows.
     acked: BTreeMap<Position, u64>,
-    /// Must be there after every restart.
+    /// Records that must exist after every restart.
     promised: BTreeMap<Position, u64>,
     trimmed_to: Position,
 }
@@ -162,7 +163,7 @@ impl History {
         let newest = self.promised.keys().last().copied().unwrap_or_default();
         let to = Position(self.rng.below(newest.0 + 1));
         self.trimmed_to = self.trimmed_to.max(to);
-        // A trim that fails has removed a part, which is as good as none.
+        // A failed trim may have removed some segments, which is equivalent to a shorter trim.
         let _ = self.log().trim(to);
     }
 
@@ -175,14 +176,14 @@ impl History {
         self.sim.disk.fail_after(operation, self.rng.below(4));
     }
 
-    /// The process ends. What was acknowledged survives in every mode.
+    /// Kills the process. Acknowledged records survive in every sync mode.
     fn kill(&mut self) -> Result<(), String> {
         self.end_process()?;
         self.sim.disk.kill();
         Ok(())
     }
 
-    /// The power fails. What was acknowledged survives if the mode promises it.
+    /// Cuts the power. Acknowledged records survive if the sync mode promises it.
     fn crash(&mut self) -> Result<(), String> {
         self.end_process()?;
         self.lose_power();
@@ -199,7 +200,7 @@ impl History {
 
     fn end_process(&mut self) -> Result<(), String> {
         self.take_answers()?;
-        // What jobs that never ran would have answered, nobody hears.
+        // Nobody receives the outcomes of jobs that never ran.
         if let Some(deferred) = &self.deferred {
             self.sim.disk.kill();
             deferred.discard();
@@ -226,7 +227,7 @@ impl History {
         Ok(())
     }
 
-    /// Opens the log, again if the disk fails meanwhile, and checks what it holds.
+    /// Opens the WAL, again if the disk fails in the meantime, and checks its content.
     fn reopen(&mut self) -> Result<(), String> {
         let log = loop {
             let metrics = Arc::new(LogMetrics::default());
@@ -237,7 +238,7 @@ impl History {
                 Err(e) => return Err(format!("open: {e}")),
             }
         };
-        // The second time if a read was ordered to fail.
+        // The first attempt may hit the read failure that was injected.
         let held = read_all(&log).or_else(|_| read_all(&log))?;
         for (position, payload) in &held {
             let known = payload.first_chunk().map(|id| u64::from_le_bytes(*id));

@@ -1,5 +1,5 @@
-//! A fleet like that of the gates, for the benchmarks of the store: 376 series a pod, 11 labels of
-//! some 281 bytes, and what its batches are.
+//! A fleet for the benchmarks of the store, which resembles that of the acceptance tests: 376
+//! series per pod, 11 labels with about 281 bytes, and the batches of their samples.
 
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::error::Error;
@@ -11,17 +11,17 @@ use firn_storage::store::Store;
 
 const SERIES_OF_POD: usize = 376;
 
-/// Samples of a batch.
+/// Number of samples in a batch.
 pub const BATCH: usize = 2_000;
 
 const INTERVAL_MS: i64 = 15_000;
 const START_MS: i64 = 1_763_000_000_000;
 
-/// One series of the fleet: its labels, and how its value moves.
+/// A series of the fleet: its labels and the pattern of its values.
 pub struct Member {
-    /// Its labels.
+    /// Label set of the series.
     pub labels: Labels,
-    /// Which way.
+    /// Pattern of the values, from 0.
     pub kind: usize,
 }
 
@@ -68,7 +68,8 @@ fn labels(pod: usize, i: usize) -> Labels {
     ])
 }
 
-/// About half of the series stand still, as in real fleets.
+/// Returns the value of a series in a round. About half of the series are constant, as in real
+/// fleets.
 pub fn value(member: &Member, series: usize, round: usize) -> f64 {
     let n = (series * 7_919 + round) as u64;
     match member.kind {
@@ -81,7 +82,7 @@ pub fn value(member: &Member, series: usize, round: usize) -> f64 {
     }
 }
 
-/// Memory that is resident.
+/// Returns the resident memory of the process in bytes.
 pub fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm
@@ -91,27 +92,28 @@ pub fn resident_bytes() -> usize {
     pages.unwrap_or(0) * 4_096
 }
 
-/// The most memory that was resident since the last call.
+/// Returns the maximum resident memory since the previous call, in bytes.
 pub fn peak_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let kilobytes = peak.and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok());
-    // Where the kernel does not forget the peak, later ones include it.
+    // If the kernel cannot reset the peak, later results include it.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     kilobytes.unwrap_or(0) << 10
 }
 
-/// One batch as a decoder leaves it, and the labels that may be asked for.
+/// A batch as a decoder leaves it, with the labels that the store may request.
 #[derive(Default)]
 pub struct Request<'f> {
-    /// The batch.
+    /// The samples of the batch.
     pub batch: Batch,
-    /// Its series.
+    /// The series of the samples.
     pub members: &'f [Member],
 }
 
 impl<'f> Request<'f> {
-    /// One sample of each of `members`, the first of which has the number `first` in the fleet.
+    /// Fills the batch with one sample of each of `members`, the first of which has the index
+    /// `first` in the fleet.
     pub fn fill(&mut self, members: &'f [Member], first: usize, round: usize) {
         self.members = members;
         self.batch.clear();
@@ -120,7 +122,7 @@ impl<'f> Request<'f> {
         let time = START_MS + round as i64 * INTERVAL_MS;
         for (i, member) in members.iter().enumerate() {
             let series = first + i;
-            // Each target has its own moment, late by a few milliseconds now and then.
+            // Each target has its own phase, and is late by a few milliseconds now and then.
             let late = (series / SERIES_OF_POD * 37 % 15_000 + round * 7 % 3) as i64;
             let start = message.len();
             CanonicalKeys.push_key(&mut message, member.labels.as_ref());
@@ -131,7 +133,7 @@ impl<'f> Request<'f> {
         self.batch.put_message(message, &CanonicalKeys);
     }
 
-    /// Appends the batch.
+    /// Appends the batch to the store.
     pub fn append(&mut self, store: &Store) -> Ticket {
         let bounds = AppendBounds::until(i64::MAX);
         store.append_from(&TenantId::anonymous(), self, bounds)

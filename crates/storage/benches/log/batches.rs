@@ -1,4 +1,4 @@
-//! Batches of the log as the store makes them of the fleet, without new series.
+//! The WAL batches that the store creates for the fleet, without new series.
 
 use super::fleet::{BATCH, Request, fleet};
 use firn_model::log::{DecimalHint, FloatRow, LogBatch};
@@ -6,7 +6,7 @@ use firn_model::log::{DecimalHint, FloatRow, LogBatch};
 const PODS: usize = 256;
 const ROUNDS: usize = 20;
 
-/// The batches of all rounds, and how many rows they have.
+/// Returns the batches of all rounds and their number of rows.
 pub fn batches() -> (Vec<LogBatch>, usize) {
     let fleet = fleet(PODS);
     let mut batches = Vec::new();
@@ -32,7 +32,7 @@ pub fn batches() -> (Vec<LogBatch>, usize) {
     (batches, fleet.len() * ROUNDS)
 }
 
-/// Whole numbers, thousandths, or neither.
+/// Returns the hint for whole numbers, for thousandths or for other values.
 fn hint(value: f64) -> DecimalHint {
     let is_whole = |v: f64| v.round() == v && v.abs() < 1e15;
     match (is_whole(value), is_whole(value * 1_000.0)) {

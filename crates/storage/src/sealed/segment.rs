@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header | page frame* | directory frame | trailer        directory = pages varint | page*
-//! page   = meta | offset varint | bytes varint            trailer   = offset u64 | crc32c u32 of it
+//! page   = meta | offset varint | bytes varint            trailer   = offset u64 | its crc32c u32
 //! ```
 //!
 //! A segment without a valid directory was not completed; its frames are scanned instead.
@@ -105,8 +105,8 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the segment with this number, whose manifest entry is `known`. Completes a segment that
-/// was still growing. Returns `None` for a file that ended within its header and was removed. A
-/// file with a disk fault is left unchanged.
+/// was still growing. Returns `None` for a file without frames, which is removed. A file with a disk
+/// fault is left unchanged.
 pub(crate) fn load(
     env: &Env,
     files: &Arc<FilePool>,

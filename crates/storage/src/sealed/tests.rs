@@ -342,7 +342,7 @@ fn meta_golden_bytes_stay() {
     meta(GroupId(1), 3, places.clone()).encode(&mut bytes);
     let golden = [1, 1, 0x9e, 6, 0xd8, 4, 1, 7, 9, 2, 0, 1, 6, 0xf7, 3];
     assert_eq!(bytes, golden);
-    // The same header with a group whose number is larger.
+    // The same page one era (2^32 slots) later.
     bytes.clear();
     meta(GroupId((1 << 23) + 1), 3, places).encode(&mut bytes);
     assert_eq!(bytes[1..5], [0x81, 0x80, 0x80, 4]);

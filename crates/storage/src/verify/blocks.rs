@@ -1,4 +1,4 @@
-//! Reads the manifest of blocks, and every byte and every sample of the blocks that it names.
+//! Verifies the manifest of blocks, and every byte and every sample of the blocks that it lists.
 
 use super::finding::{Finding, Part};
 use super::{none_if_missing, read_all};
@@ -11,10 +11,11 @@ use firn_model::env::{Env, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Units are read past the cache; it holds what opening a block needs.
+/// Size of the cache in bytes. Units are read without it; it only holds those that opening a block
+/// needs.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// Reads the folder of blocks.
+/// Verifies the folder of blocks and adds the results to `all`.
 pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), StorageError> {
     let folder = dir.blocks();
     let listed = env.disk.list(&folder);
@@ -61,7 +62,7 @@ pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), Stora
     read_all(env, entries.len(), &read, &mut |part| all.add(part))
 }
 
-/// Whether a block opens.
+/// Returns whether a block can be opened.
 fn is_whole(env: &Env, folder: &Path, id: BlockId) -> bool {
     let cache = Arc::new(BlockCache::new(CACHE_BYTES));
     Block::open(env, &folder.join(id.to_string()), &cache).is_ok()
@@ -108,12 +109,12 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
     part
 }
 
-/// What damage to a block costs.
+/// The loss that damage to a block causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
-    /// What was there is in a second place, too.
+    /// Nothing is lost, because a second copy is intact.
     Nothing,
-    /// It is not known how much.
+    /// Some samples are lost, but their number cannot be determined.
     Unknown,
     All,
 }
@@ -131,7 +132,7 @@ impl Cost {
     }
 }
 
-/// Counts the files of a block, and remarks upon others in its folder.
+/// Counts the files of a block, and adds a remark for each other file in its folder.
 fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut Part) {
     for name in env.disk.list(dir).unwrap_or_default() {
         let is_file = |file: &crate::block::FileMeta| name.as_os_str() == file.name.as_str();
@@ -147,7 +148,7 @@ fn count(env: &Env, path: &Path, part: &mut Part) {
     part.count_file(size.unwrap_or(0));
 }
 
-/// What an error says of a file below `folder`.
+/// Converts an error of a file in `folder` to a finding.
 fn finding_of(folder: &Path, error: &StorageError) -> Finding {
     let mut damage = damage::met(DamageKind::Blocks, error);
     match error {
@@ -178,7 +179,7 @@ mod tests {
 
     const ROOT: &str = "/data";
 
-    /// The folder of the other tests, with two blocks.
+    /// Returns the folder of the other tests with two added blocks.
     fn with_blocks() -> Sim {
         let sim = folder();
         let target = Target::folder(&sim.env, Path::new(ROOT)).unwrap();
@@ -289,8 +290,8 @@ mod tests {
         }
     }
 
-    /// Flips a random byte in a block of many pages: the repaired block has all series of the other
-    /// pages.
+    /// Flips a random byte in a block of many pages. The repaired block contains all series of the
+    /// other pages.
     #[test]
     fn repair_puts_what_can_be_read_in_the_place_of_a_block_with_a_damaged_page() {
         const SERIES: u64 = 40;
@@ -329,7 +330,8 @@ mod tests {
             };
             assert!(!before.is_whole(), "seed {seed}");
             assert!(report.is_whole(), "seed {seed}: {:?}", report.findings);
-            // A page is 64 KiB, and a series 24 KB: it has three of them, or parts of four.
+            // A page has 64 KiB and a series 24 KB, so a page contains at most parts of four
+            // series.
             let left = report.block_samples;
             let all = SERIES * SAMPLES;
             assert!(

@@ -1,5 +1,5 @@
-//! Reads the two files of the series catalogue and the file of exemplars, and what they lack
-//! together.
+//! Verifies the two copies of the series catalogue and the file of exemplars, and determines the
+//! series that are missing in both copies.
 
 use super::finding::{Finding, Part};
 use super::frames::{self, Named};
@@ -19,15 +19,15 @@ use firn_model::series_key::CanonicalKeys;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What the catalogue says beside its series.
+/// The results of reading the catalogue, in addition to its series.
 pub(crate) struct Said {
-    /// The log is covered up to here.
+    /// Position up to which pages and blocks cover the WAL.
     pub(crate) trimmed: Position,
-    /// Series that it named cannot be read in either file.
+    /// True if both copies have lost the same part, so that labels of series are lost.
     pub(crate) is_lost: bool,
 }
 
-/// Reads both files of the catalogue.
+/// Verifies both copies of the catalogue.
 pub(crate) fn read_catalogue(
     env: &Env,
     dir: &DataDir,
@@ -99,7 +99,7 @@ fn list(env: &Env, kind: FileKind, folder: &Path) -> Result<Vec<Position>, Stora
     super::none_if_missing(kind.list(env, folder))
 }
 
-/// Whether a payload of the catalogue or the file of exemplars can be read.
+/// Decodes a payload of the catalogue or of the exemplars, and returns an error if it is malformed.
 pub(crate) fn check_payload(
     kind: DamageKind,
     payload: &[u8],
@@ -114,7 +114,7 @@ pub(crate) fn check_payload(
     }
 }
 
-/// Reads the file of exemplars.
+/// Verifies the file of exemplars.
 pub(crate) fn read_exemplars(
     env: &Env,
     dir: &DataDir,

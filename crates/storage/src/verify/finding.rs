@@ -1,4 +1,5 @@
-//! What is found: damage with what it costs, remarks, and the figures of everything that was read.
+//! The results of a verification: damage with the resulting loss, remarks, and statistics of the
+//! data that was read.
 
 use super::slots::Slots;
 use crate::damage::{Damage, DamageKind};
@@ -6,21 +7,22 @@ use crate::ids::Slot;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
 
-/// One stretch of damage, and what it costs.
+/// A contiguous range of damage and the resulting loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where and what.
+    /// Location and kind of the damage, with the number and time range of the lost samples.
     pub damage: Damage,
-    /// Series of which samples cannot be read for it, if that is known.
+    /// Number of series that lost samples, if it can be determined.
     pub series: Option<u64>,
-    /// Samples of those series and times that the log still has, so that they are not lost.
+    /// Number of samples of these series and times that the WAL still contains, which are therefore
+    /// not lost.
     pub in_log: u64,
-    /// The disk does not deliver the bytes.
+    /// True if the bytes cannot be read because of a disk fault.
     pub is_unreadable: bool,
 }
 
 impl Finding {
-    /// Damage that costs nothing that is known.
+    /// Creates a finding without a loss.
     pub(crate) fn new(kind: DamageKind, file: &Path, offset: Option<u64>, what: String) -> Self {
         Self {
             damage: Damage {
@@ -33,7 +35,7 @@ impl Finding {
         }
     }
 
-    /// The disk does not deliver the bytes.
+    /// Marks the finding as caused by a disk fault.
     pub(crate) fn unreadable(self) -> Self {
         Self {
             is_unreadable: true,
@@ -41,7 +43,8 @@ impl Finding {
         }
     }
 
-    /// The finding, with the number of samples that it costs and their times.
+    /// Sets the number of lost samples and their time range; `None` stands for an undetermined
+    /// number or range.
     pub(crate) fn costs(mut self, samples: Option<u64>, range: Option<TimeRange>) -> Self {
         self.damage.samples = samples;
         self.damage.range = range;
@@ -49,86 +52,87 @@ impl Finding {
     }
 }
 
-/// Something that is no damage, but of use to an operator who looks for some.
+/// An observation that is not damage but can help an operator who investigates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// The file.
+    /// Path of the file or folder.
     pub file: PathBuf,
-    /// What there is to say.
+    /// The observation, as an English sentence without its subject.
     pub what: String,
 }
 
-/// Everything that was found.
+/// The complete result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// Total length of these files in bytes.
     pub bytes: u64,
-    /// Pages that were read, whole or in part.
+    /// Number of pages that were readable at least in part.
     pub pages: u64,
-    /// Series of which samples were read.
+    /// Number of series with readable samples in pages or in the WAL.
     pub series: u64,
-    /// Samples that were read in pages.
+    /// Number of readable samples in pages.
     pub page_samples: u64,
-    /// Blocks that were read, whole or in part.
+    /// Number of blocks that were readable at least in part.
     pub blocks: u64,
-    /// Samples of those that are whole.
+    /// Number of samples in the blocks that lost nothing.
     pub block_samples: u64,
-    /// Samples that were read in the log, those that are in pages too included.
+    /// Number of readable samples in the WAL, including those that are also in pages.
     pub log_samples: u64,
-    /// Exemplars that were read.
+    /// Number of readable exemplars.
     pub exemplars: u64,
-    /// The damage.
+    /// All damage, in the order in which it was found.
     pub findings: Vec<Finding>,
-    /// The rest.
+    /// All observations that are not damage.
     pub remarks: Vec<Remark>,
 }
 
 impl Report {
-    /// Whether nothing is damaged.
+    /// Returns whether no damage was found.
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// What one file or one kind of files says.
+/// The result for one file or one kind of file, which is merged into the complete result.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    /// Its figures; series are counted by [`Part::read`].
+    /// Statistics and findings, without the number of series, which is the length of
+    /// [`Part::read`].
     pub(crate) report: Report,
-    /// Series of which samples were read.
+    /// Series with readable samples.
     pub(crate) read: Slots,
     /// Series whose labels were read.
     pub(crate) named: Slots,
-    /// What cannot be read, by finding.
+    /// Lost columns, with the findings that they belong to.
     pub(crate) lost: Vec<Lost>,
 }
 
-/// Samples that cannot be read.
+/// Samples of one series that cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost {
-    /// The number of the finding in its part.
+    /// Index of the finding in its part.
     pub(crate) finding: usize,
-    /// The series.
+    /// The series that lost the samples.
     pub(crate) slot: Slot,
-    /// Their times.
+    /// Time range of the lost samples, both ends inclusive.
     pub(crate) range: TimeRange,
 }
 
 impl Part {
-    /// Counts a file.
+    /// Counts a file of this length.
     pub(crate) fn count_file(&mut self, bytes: u64) {
         self.report.files += 1;
         self.report.bytes += bytes;
     }
 
-    /// Adds damage.
+    /// Adds a finding.
     pub(crate) fn find(&mut self, finding: Finding) {
         self.report.findings.push(finding);
     }
 
-    /// Adds a remark.
+    /// Adds a remark about a file.
     pub(crate) fn remark(&mut self, file: &Path, what: impl Into<String>) {
         self.report.remarks.push(Remark {
             file: file.to_path_buf(),
@@ -136,7 +140,7 @@ impl Part {
         });
     }
 
-    /// Adds what another part says.
+    /// Merges the result of another part.
     pub(crate) fn add(&mut self, mut other: Part) {
         let first = self.report.findings.len();
         self.lost.extend(other.lost.into_iter().map(|lost| Lost {

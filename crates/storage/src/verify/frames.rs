@@ -1,4 +1,4 @@
-//! Reads the series catalogue, its copy and the file of exemplars as they lie there.
+//! Verifies files of frames: the series catalogue, its copy and the exemplars.
 
 use super::finding::{Finding, Part};
 use crate::damage::DamageKind;
@@ -12,32 +12,32 @@ use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
 use std::path::Path;
 
-/// Receives the payload at a position.
+/// The callback that receives the position and the payload of each intact frame.
 pub(crate) type EachFrame<'a> = dyn FnMut(Position, &[u8]) -> Result<(), Malformed> + 'a;
 
-/// Which file, and what is known of it.
+/// A file to verify, and the durable length that the manifest records for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
-    /// What it is.
+    /// Kind of the file, and the kind of damage to report.
     pub(crate) kind: (FileKind, DamageKind),
-    /// Where it lies.
+    /// Path of the file.
     pub(crate) path: &'a Path,
-    /// The number in its name.
+    /// Number in the file name.
     pub(crate) number: Position,
-    /// So many of its bytes were durable.
+    /// Minimum length of the file in bytes.
     pub(crate) durable_bytes: u64,
 }
 
-/// How far a file goes.
+/// The end of the data in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct End {
-    /// The last position that was given in it, whatever is left of its frame.
+    /// Last position that was assigned in the file, even if its frame is damaged.
     pub(crate) last: Position,
-    /// Frames behind that may be gone.
+    /// True if further frames may be missing.
     pub(crate) is_open: bool,
 }
 
-/// Reads all frames of a file and gives their payloads to `each`. A torn tail is remarked upon.
+/// Reads all frames of a file and passes their payloads to `each`. Reports a torn tail as a remark.
 pub(crate) fn read(
     env: &Env,
     named: Named<'_>,

@@ -1,7 +1,7 @@
-//! Reads one segment of the log: every record, every row of it.
+//! Verifies one WAL segment: every record and every row in it.
 //!
-//! What a damaged record held is not known. It came between its neighbours, so its samples lay
-//! between theirs, or nearly.
+//! The content of a damaged record cannot be determined. Its samples must approximately lie between
+//! those of the neighbouring records in time.
 
 use super::finding::{Finding, Part};
 use crate::damage::{self, DamageKind};
@@ -16,30 +16,31 @@ use firn_model::log::{LogBatch, Position};
 use firn_model::sample::TimeRange;
 use std::collections::BTreeMap;
 
-/// What a segment says, and how far it goes.
+/// The result for a segment, and its last position.
 #[derive(Default)]
 pub(crate) struct Segment {
     pub(crate) part: Part,
-    /// The last position that was given in it.
+    /// Last position that was assigned in the segment.
     pub(crate) last: Position,
 }
 
-/// What is looked for in the log: by series, times and the number of the finding that lacks them.
+/// Samples to search for in the WAL: the lost time ranges of each series, with the index of the
+/// finding.
 pub(crate) type Wanted = BTreeMap<Slot, Vec<(TimeRange, usize)>>;
 
-/// A segment while it is read.
+/// The state while a segment is read.
 struct Reading<'a> {
     info: &'a SegmentInfo,
-    /// Records up to here are covered by pages.
+    /// Position up to which pages cover the records.
     trimmed: Position,
     part: Part,
-    /// The position and the times of the record before.
+    /// Position of the previous intact record, and the time range of the last samples before it.
     before: (Position, Option<TimeRange>),
-    /// Damage behind it.
+    /// Damage after that record.
     open: Vec<Finding>,
 }
 
-/// Reads a segment. The newest one has no next; its torn tail is remarked upon.
+/// Verifies a segment. If it is the newest one, a torn tail is only a remark.
 pub(crate) fn read(
     env: &Env,
     info: &SegmentInfo,
@@ -124,7 +125,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Damage ends before the record at `position`, whose samples have these times.
+    /// Completes the open findings at the next intact record, whose samples have the time range
+    /// `after`.
     fn close(&mut self, position: Position, after: Option<TimeRange>) {
         let (last, before) = self.before;
         let range = TimeRange::hull_of(before, after);
@@ -146,7 +148,7 @@ impl Reading<'_> {
     }
 }
 
-/// Counts what is in a batch.
+/// Counts the content of a batch.
 fn count_batch(batch: &LogBatch, part: &mut Part) {
     let named = &mut part.named;
     batch.created.for_each(|slot, _| named.add(Slot(slot)));
@@ -157,7 +159,7 @@ fn count_batch(batch: &LogBatch, part: &mut Part) {
     }
 }
 
-/// How many samples of those that `wanted` names a segment has, by the number of their finding.
+/// Counts the samples of `wanted` in a segment, by the index of their finding.
 pub(crate) fn count(
     env: &Env,
     info: &SegmentInfo,
@@ -166,7 +168,7 @@ pub(crate) fn count(
     let mut counts = BTreeMap::new();
     let mut reader = Reader::open(&*env.disk, info.clone())?;
     while let Some(item) = reader.next() {
-        // Damage was found before.
+        // Damage was reported before, when the segment was verified.
         let Ok(record) = item else { continue };
         for (slot, time) in record.batch.samples() {
             for (range, finding) in wanted.get(&Slot(slot)).into_iter().flatten() {

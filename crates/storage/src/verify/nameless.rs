@@ -1,4 +1,4 @@
-//! Samples in pages of series whose labels are lost.
+//! Finds samples in pages whose series have lost their labels.
 
 use super::finding::Finding;
 use super::pages::{Piece, examine, open};
@@ -12,7 +12,8 @@ use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 
-/// What of a segment that can be read belongs to series whose labels are lost.
+/// Returns a finding for the readable samples of a segment whose series are not in `named`, if
+/// there are any.
 pub(crate) fn find(
     env: &Env,
     folder: &Path,
@@ -21,7 +22,7 @@ pub(crate) fn find(
     named: &Slots,
 ) -> Result<Option<Finding>, StorageError> {
     let path = PAGES.path(folder, number);
-    // One that cannot be opened was found before.
+    // A segment that cannot be opened was reported before.
     let Ok(file) = env.disk.open(&path, OpenMode::Read) else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! Names in the folder that mean nothing to this version.
+//! Finds files in the data folder that this version does not use.
 
 use super::finding::Part;
 use super::none_if_missing;
@@ -14,7 +14,7 @@ use crate::sealed::segment::PAGES;
 use firn_model::env::Env;
 use std::path::Path;
 
-/// Remarks upon files of unknown names.
+/// Adds a remark for each file with an unknown name.
 pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), StorageError> {
     let unknown = |folder: &Path, knows: &dyn Fn(&Path) -> bool, part: &mut Part| {
         let list = env.disk.list(folder);

@@ -1,8 +1,9 @@
-//! Reads one segment of pages: every frame, every stripe, every column.
+//! Verifies one segment of pages: every frame, every stripe and every column.
 //!
-//! Frames are walked from the front, and each page is opened and decoded. In a stretch that is no
-//! frame the pages are looked for by the directory at the end of the file, or by their first bytes:
-//! a page has checksums of its own, so what of it is whole can still be told.
+//! The frames are scanned from the front, and each page is decoded completely. In a range without
+//! valid frames, pages are located through the directory at the end of the file or, without one,
+//! through their magic bytes. Pages have their own checksums, so their intact columns can be
+//! identified even then.
 
 use super::finding::{Finding, Lost, Part};
 use crate::chunk::Columns;
@@ -30,51 +31,51 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The first bytes of a page, and where its length stands.
+/// The magic bytes at the start of a page, and the location of its length in the header.
 const PAGE_MAGIC: &[u8; 8] = b"FIRNPAGE";
 const PAGE_LENGTH_AT: Range<usize> = 16..24;
 
-/// Bytes read at once for the checksum of a whole file.
+/// Number of bytes read at a time to compute the checksum of a file.
 const READ_BYTES: usize = 256 << 10;
 
-/// Columns that cannot be read and are remembered, to be looked for in the log: 32 bytes each.
+/// Maximum number of lost columns that are recorded for a search in the WAL, 32 bytes each.
 const LOST_MAX: usize = 1 << 16;
 
-/// Runs of slots that a line lists at most.
+/// Maximum number of slot runs listed in a message.
 const RUNS_LISTED: usize = 8;
 
-/// A page and where it was found.
+/// A page that was found in a segment; it may be damaged.
 pub(crate) struct FoundPage {
-    /// Its frame, or what is left of it, begins here.
+    /// Offset of its frame, or of the rest of it.
     pub(crate) offset: u64,
-    /// What stands before its columns, if that is known.
+    /// Header in front of its columns, if it is readable.
     pub(crate) meta: Option<PageMeta>,
-    /// Its bytes.
+    /// Bytes of the page after that header.
     pub(crate) bytes: Arc<[u8]>,
-    /// Why its frame is not sound, if it is not.
+    /// Damage to its frame, if there is any.
     pub(crate) trouble: Option<String>,
 }
 
-/// What there is in a segment, in order.
+/// A part of a segment. The parts are reported in the order of the file.
 pub(crate) enum Piece {
-    /// A page, whole or not.
+    /// A page, which may be damaged.
     Page(FoundPage),
-    /// Bytes in which no page can be told.
+    /// A byte range in which no page was found, and the reason.
     Lost(Range<u64>, String),
 }
 
-/// A segment that is open, and its directory if that is sound.
+/// An open segment, with its directory if that is valid.
 pub(crate) struct Opened {
     file: Arc<dyn File>,
     number: Position,
     bytes: u64,
     directory: Option<Vec<Placed>>,
-    /// The end of what counts: behind it lies a torn tail.
+    /// End of the data; only a torn tail follows.
     end: u64,
     pub(crate) is_unreadable: bool,
 }
 
-/// Opens a segment, of which the manifest says `known`.
+/// Opens a segment whose manifest entry is `known`.
 pub(crate) fn open(
     env: &Env,
     file: Arc<dyn File>,
@@ -103,9 +104,9 @@ pub(crate) fn open(
 }
 
 impl Opened {
-    /// Calls `each` with all that there is.
+    /// Calls `each` with every part of the segment.
     pub(crate) fn pieces(&self, each: &mut dyn FnMut(Piece)) {
-        // Behind a sound directory stands what says where it is, which is no frame.
+        // A valid directory is followed by the trailer, which is not a frame.
         let trailer = self.directory.as_ref().map_or(0, |_| TRAILER_BYTES);
         let range = FILE_HEADER_BYTES..self.end - trailer;
         let mut scanner = Scanner::new(self.file.clone(), self.number, range);
@@ -120,7 +121,8 @@ impl Opened {
         }
     }
 
-    /// The pages that lie in bytes that are no frame.
+    /// Calls `each` with the pages in a range without valid frames, or with the range if there are
+    /// none.
     fn pieces_of_damage(&self, range: Range<u64>, each: &mut dyn FnMut(Piece)) {
         let what = format!("{} bytes are not a valid frame", range.end - range.start);
         let mut is_any = false;
@@ -151,9 +153,10 @@ impl Opened {
         }
     }
 
-    /// Looks for pages by their first bytes.
+    /// Searches a range for the magic bytes of pages.
     fn search(&self, range: Range<u64>, each: &mut dyn FnMut(u64, Arc<[u8]>)) {
-        // A frame is no longer; what stands behind so much damage is looked for anew.
+        // A read covers at least the longest possible frame, so a page can extend beyond at most
+        // one read.
         let mut at = range.start;
         while at < range.end {
             let count = (range.end - at).min(PAYLOAD_BYTES_MAX as u64) as usize;
@@ -175,11 +178,11 @@ impl Opened {
         }
     }
 
-    /// Bytes of the file; what cannot be read is zero, which no checksum accepts.
+    /// Reads bytes of the file. Bytes that cannot be read stay zero, which fails their checksum.
     fn read(&self, offset: u64, count: usize) -> Arc<[u8]> {
         let count = count.min(self.bytes.saturating_sub(offset) as usize);
         let mut bytes = vec![0; count];
-        // What an error leaves fails its checksum.
+        // After an error, the checksum of the bytes fails.
         let _ = self.file.read_at(offset, &mut bytes);
         bytes.into()
     }
@@ -198,7 +201,7 @@ fn length_of(page: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes)).filter(|length| *length > 0)
 }
 
-/// The page of a sound frame.
+/// Decodes the page in an intact frame.
 fn read_page(offset: u64, payload: &[u8]) -> Piece {
     let mut cursor = Cursor::new(payload);
     match PageMeta::decode(&mut cursor) {
@@ -215,20 +218,20 @@ fn read_page(offset: u64, payload: &[u8]) -> Piece {
     }
 }
 
-/// What of a page can be read.
+/// The readable and the lost columns of a page.
 pub(crate) struct Examined {
-    /// The page.
+    /// The opened page.
     pub(crate) page: Page,
-    /// Series that can be read, and their samples.
+    /// Series whose columns are readable, followed by the number of their samples.
     pub(crate) whole: Vec<Slot>,
     pub(crate) samples: u64,
-    /// Columns that cannot, and how many samples they have.
+    /// Lost columns, each with its time range and its number of samples.
     pub(crate) lost: Vec<(Slot, TimeRange, u64)>,
-    /// The first reason why not.
+    /// The first error that was found.
     pub(crate) why: Option<Malformed>,
 }
 
-/// Opens a page and decodes all of it.
+/// Opens a page and decodes all of its columns.
 pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
     let page = Page::open(bytes.clone())?;
     let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
@@ -257,7 +260,8 @@ pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
     })
 }
 
-/// What stands before the columns of a page, as far as the page itself says it.
+/// Reconstructs the header in front of a page from the page itself. Fields that the page does not
+/// contain get conservative values.
 pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
     let (page, meta) = (&examined.page, examined.page.meta());
     let group = group_of(*page.slots().start());
@@ -271,7 +275,7 @@ pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
     }
 }
 
-/// The places of the slots of a group, which ascend.
+/// Returns the places of the slots that are in the group. The slots must ascend.
 pub(crate) fn places_of(group: GroupId, slots: &[Slot]) -> Runs {
     let mut places = Runs::default();
     for slot in slots.iter().filter(|slot| group_of(**slot) == group) {
@@ -280,7 +284,7 @@ pub(crate) fn places_of(group: GroupId, slots: &[Slot]) -> Runs {
     places
 }
 
-/// Reads the segment with `number`, of which the manifest says `known`.
+/// Verifies the segment with this number, whose manifest entry is `known`.
 pub(crate) fn read(
     env: &Env,
     folder: &Path,
@@ -345,7 +349,7 @@ fn compare_length(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, pa
     part.find(Finding::new(DamageKind::Pages, path, None, what));
 }
 
-/// Finds pages that directory and manifest name and that are not there.
+/// Reports pages that the directory or the manifest lists and that are missing.
 fn compare_pages(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, part: &mut Part) {
     if !part.report.findings.is_empty() {
         return;
@@ -365,7 +369,7 @@ fn is_complete(known: &SegmentEntry) -> bool {
     known.state == SegmentState::Complete
 }
 
-/// Counts what a piece has, and finds what it lacks.
+/// Counts the intact part of a page and reports its damage.
 fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
     let finding = |offset, what: String| Finding::new(DamageKind::Pages, path, Some(offset), what);
     let found = match piece {
@@ -393,7 +397,7 @@ fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
     }
 }
 
-/// Which columns of a page cannot be read.
+/// Describes the columns of a page that cannot be read.
 fn name_columns(examined: &Examined) -> String {
     let lost: Vec<u64> = examined.lost.iter().map(|(slot, ..)| slot.0).collect();
     let runs: Vec<&[u64]> = lost.chunk_by(|a, b| a + 1 == *b).collect();
@@ -416,7 +420,7 @@ fn name_columns(examined: &Examined) -> String {
     )
 }
 
-/// Adds a finding that costs the columns in `lost`.
+/// Adds a finding together with the columns that are lost.
 fn lose(part: &mut Part, finding: Finding, lost: &[(Slot, TimeRange, u64)], is_counted: bool) {
     let ranges = lost.iter().map(|(_, range, _)| *range);
     let range = ranges.reduce(TimeRange::hull);
@@ -435,7 +439,7 @@ fn lose(part: &mut Part, finding: Finding, lost: &[(Slot, TimeRange, u64)], is_c
         }));
 }
 
-/// Says of one finding what the manifest's figures leave for it.
+/// Derives the loss of one finding from the number of samples in the manifest.
 fn say_what_is_lost(known: Option<&SegmentEntry>, part: &mut Part) {
     let Some(known) = known else { return };
     let findings = &mut part.report.findings;

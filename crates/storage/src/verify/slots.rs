@@ -1,21 +1,21 @@
-//! A set of slots: a bit each, in pieces that are there once one of their slots is.
+//! A set of slots, stored as bitmaps that are allocated for ranges with at least one slot.
 
 use crate::ids::Slot;
 use std::collections::BTreeMap;
 
-/// Slots of a piece, which takes 8 kB.
+/// Number of slots in a bitmap, which takes 8 kB.
 const PIECE_SLOTS: u64 = 1 << 16;
 
 const WORD_SLOTS: u64 = u64::BITS as u64;
 
-/// See the module.
+/// A sparse set of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     pieces: BTreeMap<u64, Box<[u64]>>,
 }
 
 impl Slots {
-    /// Adds a slot.
+    /// Adds a slot to the set.
     pub(crate) fn add(&mut self, Slot(slot): Slot) {
         let empty = || vec![0; (PIECE_SLOTS / WORD_SLOTS) as usize].into();
         let piece = self.pieces.entry(slot / PIECE_SLOTS).or_insert_with(empty);
@@ -23,7 +23,7 @@ impl Slots {
         piece[(at / WORD_SLOTS) as usize] |= 1 << (at % WORD_SLOTS);
     }
 
-    /// Whether a slot is in it.
+    /// Returns whether the set contains the slot.
     pub(crate) fn has(&self, Slot(slot): Slot) -> bool {
         let piece = self.pieces.get(&(slot / PIECE_SLOTS));
         let at = slot % PIECE_SLOTS;
@@ -31,7 +31,7 @@ impl Slots {
         word >> (at % WORD_SLOTS) & 1 == 1
     }
 
-    /// Adds those of another set.
+    /// Adds all slots of another set.
     pub(crate) fn add_all(&mut self, other: Slots) {
         for (number, words) in other.pieces {
             match self.pieces.get_mut(&number) {
@@ -43,13 +43,13 @@ impl Slots {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of slots in the set.
     pub(crate) fn len(&self) -> u64 {
         let words = self.pieces.values().flat_map(|words| words.iter());
         words.map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// How many there are that `other` has not.
+    /// Returns the number of slots in the set that are not in `other`.
     pub(crate) fn len_without(&self, other: &Slots) -> u64 {
         let of_piece = |(number, words): (u64, &[u64])| {
             let known = other.pieces.get(&number);

@@ -1,4 +1,4 @@
-//! A small folder of every kind of file, damaged in every way.
+//! Verifies a small folder that contains every kind of file, with every kind of damage.
 
 use super::*;
 use crate::store::{Store, StoreOptions};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const ROOT: &str = "/data";
 const HOUR: i64 = 3_600_000;
 
-/// Series, samples of each that are in pages, and those that are in the log.
+/// Number of series, and the numbers of samples of each series in pages and in the WAL.
 pub(crate) const SERIES: i64 = 6;
 pub(crate) const PAGED: i64 = 60;
 pub(crate) const LOGGED: i64 = 8;
@@ -24,20 +24,21 @@ pub(crate) fn options() -> StoreOptions {
         shards: 1,
         exemplars_max: 100,
         log_segment_bytes: 1 << 10,
-        // No tick comes by itself.
+        // The tests call `tick` themselves.
         tick_ms: i64::MAX,
-        // Everything stays in pages.
+        // All samples stay in pages.
         cut_ms: 1 << 40,
         ..StoreOptions::new(ROOT)
     }
 }
 
-/// The value of a sample: no two series have the same, and none can be left out.
+/// Returns the value of a sample. It differs between series and changes with each sample, so that
+/// no sample can be derived.
 pub(crate) fn value(series: i64, time: i64) -> f64 {
     ((series + 1) * (time / 1_000 % 7_919)) as f64 * 0.37 + 0.001 * series as f64
 }
 
-/// Appends a sample and an exemplar of each series.
+/// Appends a sample and an exemplar to each series.
 pub(crate) fn append(store: &Store, time: i64) {
     let mut batch = Batch::default();
     for series in 0..SERIES {
@@ -58,13 +59,13 @@ pub(crate) fn append(store: &Store, time: i64) {
     assert_eq!(ticket.wait().unwrap().stored as i64, SERIES);
 }
 
-/// The time of a sample.
+/// Returns the time of the sample with this number.
 pub(crate) fn time(number: i64) -> i64 {
     number * HOUR / 10
 }
 
-/// A folder with three segments of pages, a catalogue, exemplars and a log of several segments; the
-/// process was killed.
+/// Returns a folder with three segments of pages, a catalogue, exemplars and a WAL of several
+/// segments, as left by a killed process.
 pub(crate) fn folder() -> Sim {
     let sim = sim::env(1);
     let open = || Store::open(sim.env.clone(), options()).unwrap();
@@ -92,7 +93,8 @@ pub(crate) fn contents(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// Verifies, and sees to it that nothing changed and that `path`, or its folder, is named.
+/// Verifies the folder, and checks that nothing changed and that a finding refers to `path` or its
+/// folder.
 #[track_caller]
 pub(crate) fn check_named(sim: &Sim, path: &Path, how: &str) -> Option<Report> {
     let before = contents(sim);
@@ -107,7 +109,7 @@ pub(crate) fn check_named(sim: &Sim, path: &Path, how: &str) -> Option<Report> {
             return None;
         }
     };
-    // What is missing is missed at the end of its neighbour.
+    // A missing file is reported at the end of its neighbour.
     let is_gone = sim.disk.contents(path).is_none();
     let is_it = |file: &Path| {
         let is_beside = is_gone && file.parent() == path.parent();
@@ -153,7 +155,8 @@ fn verify_names_the_file_of_every_changed_byte() {
             let report = check_named(&sim, &path, &how);
             if path.extension().is_some_and(|suffix| suffix == "pages") {
                 let report = report.unwrap();
-                // Damages that hide each other's cost share it.
+                // If the losses of several damages cannot be separated, one finding contains their
+                // sum.
                 let lost = report
                     .findings
                     .iter()
@@ -172,7 +175,7 @@ fn verify_names_the_file_that_is_cut_emptied_or_removed() {
     let sim = folder();
     let all = contents(&sim);
     let is_wal = |path: &&PathBuf| path.to_string_lossy().ends_with(".wal");
-    // Only itself says how far the log went.
+    // Only the newest segment records the end of the WAL.
     let newest = all.keys().rfind(is_wal).unwrap().clone();
     for (path, bytes) in all {
         if bytes.is_empty() || path == newest {
@@ -211,7 +214,7 @@ fn verify_of_a_file_that_the_disk_does_not_deliver_says_so() {
 fn samples_of_a_damaged_page_that_the_log_has_are_told() {
     let sim = sim::env(1);
     let kept = StoreOptions {
-        // The log keeps everything.
+        // The WAL keeps all samples.
         log_segment_bytes: 1 << 30,
         ..options()
     };
@@ -226,7 +229,7 @@ fn samples_of_a_damaged_page_that_the_log_has_are_told() {
     let is_pages = |path: &&PathBuf| path.to_string_lossy().ends_with(".pages");
     let path = files.keys().find(is_pages).unwrap();
     let mut bytes = files[path].clone();
-    // Behind the header and the directory of the first page: its first stripe.
+    // In the first stripe, after the header and the directory of the first page.
     let at = bytes.windows(8).position(|w| w == b"FIRNPAGE").unwrap();
     bytes[at + 8] ^= 1;
     sim.disk.overwrite(path, &bytes);

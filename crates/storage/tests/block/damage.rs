@@ -1,8 +1,7 @@
-//! Blocks whose bytes were changed: nothing but what was pushed is found and read, or an error
-//! names the file and the place. What changes `meta.json`, the index or its copy alone costs
-//! nothing.
+//! Blocks with changed bytes: every read returns the pushed data, or an error with the file and the
+//! offset. Changes to only one of `meta.json`, the index and its copy have no effect on reads.
 //!
-//! `FIRN_SEEDS=n`, `FIRN_SEED=s` as elsewhere.
+//! `FIRN_SEEDS=n` and `FIRN_SEED=s` select the seeds, as in the other tests.
 
 use crate::fleet::{Written, dir, random_series, write};
 use crate::seeds;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 
 const FILES: [&str; 4] = ["meta.json", "index", "index.copy", "data-000"];
 
-/// The files that are in one place only.
+/// The file without a second copy.
 const SINGLE: &str = "data-000";
 
 fn matchers() -> Vec<Vec<Matcher>> {
@@ -36,7 +35,7 @@ fn matchers() -> Vec<Vec<Matcher>> {
     ]
 }
 
-/// What an error must name.
+/// Checks that an error contains the file and the offset.
 fn check_error(e: &Error, context: &str) {
     let names_file = FILES.iter().any(|file| e.message.contains(file));
     assert!(
@@ -46,7 +45,7 @@ fn check_error(e: &Error, context: &str) {
     assert_eq!(e.kind, ErrorKind::Corrupt, "{e}, {context}");
 }
 
-/// Asks everything; each answer is that of the sound block, or an error.
+/// Runs every query. Each answer must equal that of the intact block or be an error.
 fn check_answers(written: &Written, context: &str) -> usize {
     let cache = Arc::new(BlockCache::new(8 << 20));
     let block = match Block::open(&written.sim.env, &dir(), &cache) {
@@ -122,7 +121,8 @@ fn block_with_any_one_byte_flipped_answers_the_same_or_names_the_place() {
     assert_eq!(check_answers(&written, "made whole again"), 0);
 }
 
-/// A verification finds something, and what is lost unless all is in a second place.
+/// Checks that a verification finds damage, and that it counts as recovered exactly if
+/// `is_recovered`.
 fn check_found(written: &Written, is_recovered: bool, context: &str) {
     let cache = Arc::new(BlockCache::new(0));
     let mut findings = 0;
@@ -137,7 +137,8 @@ fn check_found(written: &Written, is_recovered: bool, context: &str) {
     assert!(findings > 0, "{context} goes unnoticed");
 }
 
-/// The same damage to the index and to its copy: what it hit is lost, and its place is named.
+/// The same damage to the index and to its copy: the damaged part is lost, and errors contain its
+/// location.
 #[test]
 fn block_with_one_byte_of_both_indexes_flipped_answers_the_same_or_names_the_place() {
     let written = small(5);
@@ -157,7 +158,7 @@ fn block_with_one_byte_of_both_indexes_flipped_answers_the_same_or_names_the_pla
         errors += check_answers(&written, &format!("byte {at} of both"));
     }
     assert!(errors > sound.len(), "{errors}");
-    // At different places each has what the other lacks.
+    // If the damage is in different places, each copy supplies what the other has lost.
     for seed in seeds::seeds(40) {
         let rng = SimRng::new(seed);
         for path in &paths {
@@ -171,7 +172,7 @@ fn block_with_one_byte_of_both_indexes_flipped_answers_the_same_or_names_the_pla
     }
 }
 
-/// The end of the index is torn: its last sectors are of something else.
+/// The end of the index is torn: other content is in its last sectors.
 #[test]
 fn block_with_a_torn_end_of_its_index_lacks_nothing() {
     let written = write(random_series(&SimRng::new(8), 300, 40));
@@ -253,7 +254,7 @@ fn block_with_the_index_of_another_one_is_read_by_its_copy_or_refused() {
         .contents(&path)
         .expect("the file is there")
         .len();
-    // Of the same length, so that only what it says tells it apart.
+    // The length is equal, so that only the content differs.
     let start = bytes.len().saturating_sub(len);
     bytes.drain(..start);
     bytes.resize(len.max(bytes.len()), 0);
@@ -265,7 +266,7 @@ fn block_with_the_index_of_another_one_is_read_by_its_copy_or_refused() {
     assert!(e.to_string().contains("index is damaged"), "{e}");
 }
 
-/// Where the footer says that the section directory is.
+/// Returns the offset and the length of the section directory according to the footer.
 fn directory(index: &[u8]) -> (usize, usize) {
     let footer = index.len() - 64;
     let number = |at: usize, len: usize| {
@@ -275,7 +276,7 @@ fn directory(index: &[u8]) -> (usize, usize) {
     (number(40, 8), number(48, 4))
 }
 
-/// Puts the checksums of the section directory, the file and the footer right.
+/// Recomputes the checksums of the section directory, the file and the footer.
 fn settle(index: &mut [u8]) {
     let (offset, bytes) = directory(index);
     let footer = index.len() - 64;
@@ -287,7 +288,7 @@ fn settle(index: &mut [u8]) {
     index[footer + 60..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The index with one more section in its directory.
+/// Returns the index with one more section in its directory.
 fn with_section(index: &[u8], kind: u16, flags: u16) -> Vec<u8> {
     let (offset, bytes) = directory(index);
     let mut out = index[..offset + bytes].to_vec();
@@ -302,7 +303,7 @@ fn with_section(index: &[u8], kind: u16, flags: u16) -> Vec<u8> {
     out
 }
 
-/// The world with another index, of which `meta.json` says what is true.
+/// Replaces the index, and updates its length and checksum in `meta.json`.
 fn with_index(written: &Written, index: &[u8]) {
     let path = dir().join("meta.json");
     let text = written.sim.disk.contents(&path).expect("the file is there");

@@ -1,4 +1,5 @@
-//! The exemplars of a block: what is kept is found, in order and once, and damage is seen.
+//! The exemplars of a block: those that are kept are returned once and in order, and damage is
+//! detected.
 
 use crate::fleet::{dir, random_series, source};
 use crate::seeds;
@@ -12,7 +13,7 @@ use firn_storage::error::StorageError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// An exemplar as text, which sorts by time.
+/// Exemplars by ordinal, each as its time and a text.
 type Model = BTreeMap<u32, BTreeSet<(i64, String)>>;
 
 struct Written {
@@ -30,7 +31,8 @@ fn labels(rng: &SimRng) -> Labels {
     }
 }
 
-/// A block of which one series in `each` has up to `max` exemplars, some offered twice.
+/// Writes a block in which one in `each` series has up to `max` exemplars, some of them pushed
+/// twice.
 fn write(rng: &SimRng, series: u64, each: u64, max: u64) -> Written {
     let mut all = random_series(rng, series, 3);
     all.sort_by(|(a, _), (b, _)| block_order(a.as_ref(), b.as_ref()));
@@ -70,7 +72,7 @@ impl Written {
         Block::open(&self.sim.env, &dir(), &cache)
     }
 
-    /// What is found of series, each once and in order.
+    /// Reads the exemplars of these series, and checks that they are unique and in order.
     fn found(&self, block: &Block, ordinals: &[u32]) -> Result<Model, StorageError> {
         let mut found = Model::new();
         let mut last = None;
@@ -132,7 +134,7 @@ fn exemplars_with_any_one_byte_of_the_index_flipped_are_found_or_the_place_is_na
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        // What one lacks the other has.
+        // If the damage is in different places, each copy supplies what the other has lost.
         written.sim.disk.overwrite(&paths[1], &sound);
         written.sim.disk.overwrite(&paths[0], &bytes);
         let block = written.open().expect("the copy is sound");
@@ -152,7 +154,8 @@ fn exemplars_with_any_one_byte_of_the_index_flipped_are_found_or_the_place_is_na
     assert!(errors > 200, "{errors} errors");
 }
 
-/// Offers so many exemplars of one series, of so many in all; returns the times of those kept.
+/// Pushes `own` exemplars of one series, out of `all` announced ones, and returns the times of
+/// those kept.
 fn kept_of(own: i64, all: u64) -> Vec<i64> {
     let sim = env(1);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");

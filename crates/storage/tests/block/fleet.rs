@@ -1,4 +1,4 @@
-//! Blocks of random series, in a simulated world.
+//! Blocks of random series on a simulated disk.
 
 use crate::series;
 use firn_model::env::sim::{Sim, SimRng, env};
@@ -10,15 +10,15 @@ use firn_storage::page::Columns;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A series and its samples.
+/// The label set of a series and its samples.
 pub type Series = (Labels, Columns);
 
-/// The folder of a block.
+/// Returns the folder of the block.
 pub fn dir() -> PathBuf {
     Path::new("blocks").join(source().id.to_string())
 }
 
-/// What is said of it.
+/// Returns the properties of the block that do not follow from its samples.
 pub fn source() -> Source {
     let id = BlockId::new(1_763_000_000_000, 77);
     Source {
@@ -30,7 +30,7 @@ pub fn source() -> Source {
     }
 }
 
-/// A block and the world that it lies in.
+/// A written block, with the simulated environment that contains it.
 pub struct Written {
     pub sim: Sim,
     pub cache: Arc<BlockCache>,
@@ -39,13 +39,13 @@ pub struct Written {
 }
 
 impl Written {
-    /// The block, opened.
+    /// Opens the block.
     pub fn open(&self) -> Block {
         Block::open(&self.sim.env, &dir(), &self.cache).expect("the block is sound")
     }
 }
 
-/// Writes series, in the order of the block.
+/// Writes a block of these series, sorted in block order.
 pub fn write(mut series: Vec<Series>) -> Written {
     series.sort_by(|(a, _), (b, _)| block_order(a.as_ref(), b.as_ref()));
     series.dedup_by(|(a, _), (b, _)| a == b);
@@ -65,7 +65,7 @@ pub fn write(mut series: Vec<Series>) -> Written {
     }
 }
 
-/// Labels of which some are shared by many series, some by few, and some are missing.
+/// Returns random labels: some are shared by many series, some by few, and some are missing.
 pub fn random_labels(rng: &SimRng, number: u64) -> Labels {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     if !rng.one_in(20) {
@@ -94,7 +94,7 @@ pub fn random_labels(rng: &SimRng, number: u64) -> Labels {
     Labels::from_pairs(pairs)
 }
 
-/// Random series of all classes, some of them with histograms and start timestamps.
+/// Returns random series of all classes, some with histograms and start timestamps.
 pub fn random_series(rng: &SimRng, count: u64, samples: usize) -> Vec<Series> {
     let grids: Vec<_> = (0..4)
         .map(|_| series::times(rng, 1 + rng.below(5), samples))

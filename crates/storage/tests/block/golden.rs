@@ -1,8 +1,8 @@
-//! A block as it lies on disks: the files here are read, and written again byte for byte.
+//! Golden files of blocks: they are read, and written again byte for byte.
 //!
-//! They fail when the format changes, and then `docs/format/block.md` and the version in the footer
-//! go with it. `FIRN_WRITE_GOLDEN=1` writes them anew. Files of format 1, in the folders `block-1`,
-//! are read only.
+//! These tests fail when the format changes. `docs/format/block.md` and the version in the footer
+//! must then change, too. `FIRN_WRITE_GOLDEN=1` writes the files. The files of format 1, in the
+//! folders `block-1`, are only read.
 
 use crate::series::assert_equal;
 use firn_model::env::sim::{Sim, env};
@@ -26,12 +26,12 @@ fn id() -> BlockId {
     BlockId::new(START_MS, 0x0123_4567_89ab_cdef)
 }
 
-/// The folder of the block.
+/// Returns the folder of the block.
 fn dir() -> PathBuf {
     Path::new("blocks").join(id().to_string())
 }
 
-/// The same on every machine: no random numbers but these.
+/// Returns pseudo-random numbers that are the same on every machine.
 fn noise(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
@@ -65,8 +65,8 @@ fn histogram(i: usize) -> Histogram {
     }
 }
 
-/// Series of every kind in the order of a block: some pods of a metric, buckets, a constant, one
-/// with start timestamps, one of histograms, and one that is longer than a page takes.
+/// Returns series of every kind in block order: several pods of a metric, buckets, a constant, one
+/// with start timestamps, one of histograms, and one that is too long for a single page.
 fn series() -> Vec<(Labels, Columns)> {
     let steady: Vec<i64> = (0..300).map(|i| START_MS + i * 15_000).collect();
     let shaky: Vec<i64> = (0..300)
@@ -103,7 +103,7 @@ fn series() -> Vec<(Labels, Columns)> {
     all
 }
 
-/// The exemplars of a series: of most none, and each third one as a source says it.
+/// Returns the exemplars of a series: many series have none, and the shape of the labels varies.
 fn exemplars(ordinal: u32) -> SeriesExemplars {
     let mut exemplars = SeriesExemplars::default();
     for i in 0..(ordinal as usize % 4) * 3 {
@@ -144,8 +144,8 @@ fn block_with_metadata_equals_its_golden_files() {
     check("block-metadata", none, &sayings());
 }
 
-/// Of two metrics of the block, one of which was said something else before, and of one that it has
-/// not.
+/// Returns metadata of two metrics of the block, one of which had different metadata before, and of
+/// a metric that is not in the block.
 fn sayings() -> Sayings {
     let mut all = Sayings::default();
     for (name, kind, help, unit, age) in [
@@ -178,7 +178,7 @@ fn sayings() -> Sayings {
     all
 }
 
-/// Writes the block, compares it with the files of the folder, and reads those.
+/// Writes the block, compares it with the golden files, and reads those.
 fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings) {
     let sim = env(1);
     let source = Source {
@@ -216,7 +216,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
         sim.disk.overwrite(&dir().join(name), &golden);
     }
     check_read(&sim, &meta, exemplars, sayings);
-    // The same without it, as the index says it, too.
+    // Without `meta.json`, its content is read from the index.
     sim.disk.lose(&dir().join("meta.json"));
     let block = open(&sim);
     assert_eq!(*block.meta(), meta);
@@ -228,7 +228,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings)
     );
 }
 
-/// Reads the block of format 1 that was made of the same series.
+/// Reads the block of format 1 with the same series.
 fn read_old(
     golden: &str,
     meta: &BlockMeta,
@@ -257,7 +257,7 @@ fn read_old(
         ..meta.clone()
     };
     check_read(&sim, &meta, exemplars, sayings);
-    // Without its text what the index and the pages have of it is found.
+    // Without `meta.json`, its content is reconstructed from the index and the pages.
     sim.disk.lose(&dir().join("meta.json"));
     let meta = BlockMeta {
         is_late: true,
@@ -275,7 +275,7 @@ fn open(sim: &Sim) -> Block {
     Block::open(&sim.env, &dir(), &cache).expect("the golden block is sound")
 }
 
-/// Reads everything of the block that lies in the folder.
+/// Reads all data of the block in the folder.
 fn check_read(
     sim: &Sim,
     meta: &BlockMeta,

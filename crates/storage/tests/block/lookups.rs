@@ -1,4 +1,4 @@
-//! Look-ups against a look at all label sets.
+//! Lookups compared with a scan of all label sets.
 
 use crate::fleet::{Written, random_series, write};
 use crate::seeds;
@@ -52,7 +52,7 @@ fn random_matcher(rng: &SimRng) -> Matcher {
     Matcher::new(&of(&names), op, value.as_bytes()).expect("the pattern is sound")
 }
 
-/// What a look at every label set finds.
+/// Returns the series that match, found by a scan of all label sets.
 fn expected(written: &Written, matchers: &[Matcher]) -> Vec<u32> {
     let all = written.series.iter().zip(0..);
     let matching =

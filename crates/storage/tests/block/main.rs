@@ -1,4 +1,4 @@
-//! Blocks: what is found and read is what was pushed, from files of today and from damaged ones.
+//! Blocks: reads return the pushed data, from current, golden and damaged files.
 
 mod damage;
 mod exemplars;

@@ -1,5 +1,5 @@
-//! What a block says of its metrics: all that was said of them and nothing of others, found by name
-//! and at once, and damage is seen.
+//! The metric metadata of a block: exactly the added entries are returned, by name or all together,
+//! and damage is detected.
 
 use crate::fleet::{dir, source};
 use crate::seeds;
@@ -13,10 +13,10 @@ use firn_storage::page::Columns;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Type, help and unit of the newest text of each metric.
+/// Type, help and unit of the newest entry of each metric.
 type Model = BTreeMap<String, (MetricType, String, String)>;
 
-/// A block of these series.
+/// Writes a block with these series.
 fn write(series: &[String], sayings: &Sayings) -> Sim {
     let sim = env(1);
     let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
@@ -42,7 +42,7 @@ fn open(sim: &Sim) -> Result<Block, StorageError> {
     Block::open(&sim.env, &dir(), &Arc::new(BlockCache::new(8 << 20)))
 }
 
-/// What the block says, of all or of one.
+/// Reads the metadata of a block, of all metrics or of one.
 fn said(block: &Block, metric: Option<&str>) -> Result<Model, StorageError> {
     let mut sayings = Sayings::default();
     block.read_metadata(metric, &mut sayings)?;
@@ -78,7 +78,7 @@ fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
             let ending = ["", "_total", "_bucket", "_sum", "_created"][rng.below(5) as usize];
             let is_there = !rng.one_in(3);
             series.extend(is_there.then(|| format!("{name}{ending}")));
-            // In any order; the one of the newest time counts, and of many times the newest.
+            // In any order: the entry with the newest time wins.
             let mut newest = None;
             for _ in 0..rng.below(12) {
                 let last = rng.below(1_000_000) as i64;
@@ -130,7 +130,7 @@ fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
         let (one, others) = (texts[turn], texts.iter().cycle().skip(turn + 1).take(3));
         add(&mut first, one);
         others.for_each(|text| add(&mut rest, *text));
-        // Through a block: a merge reads what it joins.
+        // Through a block: a merge reads the metadata of its inputs.
         let block = open(&write(&["up".into()], &rest)).expect("the block is sound");
         let read = block.read_metadata(None, &mut first);
         read.expect("the block is sound");
@@ -195,7 +195,7 @@ fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_name
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
         sim.disk.overwrite(&paths[1], &sound);
-        // What one lacks the other has.
+        // If the damage is in different places, each copy supplies what the other has lost.
         sim.disk.overwrite(&paths[0], &bytes);
         let one = said(&open(&sim).expect("the copy is sound"), None);
         assert!(one.expect("the copy is sound") == wanted, "byte {at}");

@@ -1,4 +1,4 @@
-//! What is read of a block when, and what the cache keeps of it.
+//! The bytes of a block that queries read, and those that the cache keeps.
 
 use crate::fleet::{Written, dir, random_series, write};
 use crate::series;
@@ -27,7 +27,7 @@ fn read_all(written: &Written, block: &Block) {
     }
 }
 
-/// Some pages of series that do not compress, and a long one.
+/// Writes a block with several pages of incompressible series, and a long series.
 fn bulky() -> Written {
     let rng = SimRng::new(3);
     let times = series::times(&rng, 3, 1_000);
@@ -141,8 +141,8 @@ fn prefetch_reads_what_is_needed_once_and_nothing_else() {
 fn read_that_fails_is_an_error_and_leaves_nothing_in_the_way() {
     let written = write(random_series(&SimRng::new(4), 40, 100));
     let ordinals: Vec<u32> = (0..written.meta.series).collect();
-    // The unit that says where pages are, the pages, the times: those of the index have a copy, and
-    // pages are read again one by one.
+    // The unit of page entries, the pages, and the time columns: units of the index have a copy,
+    // and pages are read again one by one.
     for failing in [0, 1, 2] {
         let (_, block) = open(&written, 64 << 20);
         written.sim.disk.fail_after(Operation::Read, failing);

@@ -1,4 +1,4 @@
-//! What is read is what was pushed, to the bit, whole and in any range.
+//! Round trips: reads return exactly the bits that were pushed, for whole series and for any range.
 
 use crate::fleet::{Written, dir, random_series, source, write};
 use crate::series::{assert_equal, between};
@@ -10,7 +10,7 @@ use firn_storage::block::{Block, BlockCache, BlockWriter};
 use firn_storage::page::Columns;
 use std::sync::Arc;
 
-/// Reads every series, whole and in parts, in order and not.
+/// Reads every series, whole and in parts, in order and out of order.
 fn check(written: &Written, rng: &SimRng, context: &str) {
     let block = written.open();
     let count = written.series.len() as u32;
@@ -107,7 +107,7 @@ fn block_of_series_pushed_in_pieces_returns_every_bit() {
             while at < times.len() {
                 let end = times.len().min(at + 1 + rng.below(30_000) as usize);
                 let mut piece = between(&columns, times[at], times[end - 1]);
-                // Starts may come in some pieces and not in others.
+                // Some pieces may have start timestamps and others none.
                 if rng.one_in(4) {
                     piece.start_times = vec![times[0]; piece.times.len()];
                     columns.start_times.resize(times.len(), 0);

@@ -1,7 +1,7 @@
-//! Pages whose bytes were changed: with checksums as they were nothing but what was pushed is read;
-//! with checksums made right again nothing panics and nothing grows beyond its bounds.
+//! Pages with changed bytes. With unchanged checksums, only pushed data is read. With recomputed
+//! checksums, nothing panics and memory stays within its bounds.
 //!
-//! `FIRN_SEEDS=n`, `FIRN_SEED=s` as elsewhere.
+//! `FIRN_SEEDS=n` and `FIRN_SEED=s` select the seeds, as in the other tests.
 
 use crate::series::assert_equal;
 use crate::{seeds, series};
@@ -15,14 +15,14 @@ use firn_storage::page::{
 };
 use std::ops::Range;
 
-/// Where the header's list of sections begins, and the bytes of one of them.
+/// Offset of the list of sections in the header, and the length of an entry.
 const SECTIONS_AT: usize = 80;
 const SECTION_BYTES: usize = 24;
 
-/// Lists of the directory before the checksums of the stripes.
+/// Number of lists in the directory before the checksums of the stripes.
 const LISTS: usize = 11;
 
-/// Series of all kinds, short ones so that every byte is likely to be hit.
+/// Returns series of all classes. They are short, so that every byte is likely to be changed.
 fn pushes(rng: &SimRng) -> Vec<(u64, Columns)> {
     let count = [3, 40, 130, 1_100][rng.next_u64() as usize % 4];
     let times = series::times(rng, 3, count);
@@ -57,7 +57,7 @@ fn sealed(pushes: &[(u64, Columns)]) -> Vec<u8> {
     builder.finish().expect("there are series")
 }
 
-/// Changes some bytes of a stretch.
+/// Changes some bytes in a range.
 fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
     let pick = |range: &Range<usize>| range.start + rng.next_u64() as usize % range.len().max(1);
     for _ in 0..=rng.next_u64() % 4 {
@@ -76,7 +76,7 @@ fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
     }
 }
 
-/// Reads every column; checks the bounds of what comes.
+/// Reads every column and checks that the result is within its bounds.
 fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u64, Columns)>, Malformed> {
     let page = Page::open(bytes.into())?;
     let mut scratch = Scratch::default();
@@ -128,14 +128,14 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Where a section stands.
+/// Returns the byte range of a section.
 fn section(bytes: &[u8], index: usize) -> Range<usize> {
     let at = SECTIONS_AT + index * SECTION_BYTES;
     let offset = number::<8>(bytes, at + 8) as usize;
     offset..offset + number::<8>(bytes, at + 16) as usize
 }
 
-/// Where the stripes of a sound page stand, and their checksums.
+/// Returns the byte ranges of the stripes of an intact page, and the offsets of their checksums.
 fn stripes(bytes: &[u8]) -> Vec<(Range<usize>, usize)> {
     let (directory, data) = (section(bytes, 0), section(bytes, 1));
     let mut at = directory.start;
@@ -176,7 +176,7 @@ fn stripes(bytes: &[u8]) -> Vec<(Range<usize>, usize)> {
         .collect()
 }
 
-/// Makes the checksums of directory and header right.
+/// Recomputes the checksums of the directory and the header.
 fn settle(bytes: &mut [u8]) {
     let crc = crc32c::crc32c(&bytes[section(bytes, 0)]);
     bytes[SECTIONS_AT + 4..SECTIONS_AT + 8].copy_from_slice(&crc.to_le_bytes());
@@ -202,12 +202,12 @@ fn page_with_changed_bytes_and_right_checksums_never_panics() {
             bytes[*checksum..checksum + 4].copy_from_slice(&crc.to_le_bytes());
         }
         settle(&mut bytes);
-        // Whatever comes of it: read_all checks bounds.
+        // Any result is fine: `read_all` checks the bounds.
         drop(read_all(&bytes, &[TimeRange::ALL, range]));
     }
 }
 
-/// The page with a further section.
+/// Returns the page with one more section.
 fn with_section(bytes: &[u8], kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
     let end = SECTIONS_AT + 2 * SECTION_BYTES;
     let mut out = bytes[..end].to_vec();

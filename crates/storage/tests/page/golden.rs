@@ -1,7 +1,7 @@
-//! Pages as they lie on disks: the files here are read, and written again byte for byte.
+//! Golden files of pages: they are read, and written again byte for byte.
 //!
-//! They fail when the format changes, and then `docs/format/page.md` and the version in the header
-//! go with it. `FIRN_WRITE_GOLDEN=1` writes them anew.
+//! These tests fail when the format changes. `docs/format/page.md` and the version in the header
+//! must then change, too. `FIRN_WRITE_GOLDEN=1` writes the files.
 
 use crate::series::assert_equal;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
@@ -16,7 +16,7 @@ type Push = (u64, Option<Family>, Columns);
 
 const START_MS: i64 = 1_763_000_000_000;
 
-/// Reads the golden file, and writes it.
+/// Reads the golden file and writes it again.
 fn check(name: &str, pushes: &[Push]) {
     let meta = LogSpan {
         log_from: Position(17),
@@ -56,7 +56,7 @@ fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> Columns {
     }
 }
 
-/// The same on every machine: no random numbers but these.
+/// Returns pseudo-random numbers that are the same on every machine.
 fn noise(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
@@ -209,7 +209,7 @@ fn page_of_histograms_equals_its_golden_file() {
     let mut pushes: Vec<Push> = (0..4)
         .map(|i| (i as u64, None, of_kind(kinds[i])))
         .collect();
-    // From floats to histograms and back, of another kind each time.
+    // Changes between floats and histograms, with another kind each time.
     let mut mixed = floats(&times, |i| if i / 10 % 2 == 0 { i as f64 } else { 0.0 });
     let places = (0..60u32).filter(|i| i / 10 % 2 == 1);
     mixed.histograms = places

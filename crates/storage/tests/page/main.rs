@@ -1,4 +1,4 @@
-//! Pages: what is read is what was pushed, from files of today and from damaged ones.
+//! Pages: reads return the pushed data, from current, golden and damaged files.
 
 mod damage;
 mod golden;

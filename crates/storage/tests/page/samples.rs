@@ -1,4 +1,5 @@
-//! Pages against what was pushed: every class of series, every nasty value, any range, to the bit.
+//! Pages compared with the pushed data: every class of series, all special values and any range, to
+//! the bit.
 
 use crate::series::{assert_equal, between};
 use crate::{seeds, series};
@@ -39,7 +40,7 @@ fn read(page: &Page, column: &Column, range: TimeRange, scratch: &mut Scratch) -
     read
 }
 
-/// Reads every series whole, and in parts, in order and not.
+/// Reads every series whole and in parts, in order and out of order.
 fn check(pushes: &[(u64, Option<Family>, Columns)], rng: &SimRng, context: &str) -> Page {
     let page = page_of(pushes);
     assert_eq!(page.meta(), META);
@@ -117,7 +118,7 @@ fn page_of_random_series_returns_every_bit() {
     }
 }
 
-/// Cumulative buckets as a target exposes them, for some families.
+/// Returns cumulative buckets of some histograms, as a target exposes them.
 fn buckets(rng: &SimRng, families: u64, count: usize) -> Vec<(u64, Option<Family>, Columns)> {
     let times = series::times(rng, 2, count);
     let mut pushes = Vec::new();

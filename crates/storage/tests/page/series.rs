@@ -1,4 +1,4 @@
-//! Series of every class, by seed: what the tests of pages push.
+//! Random series of every class, which the tests of pages and blocks push.
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
@@ -7,7 +7,7 @@ use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 use firn_storage::page::Columns;
 use std::sync::Arc;
 
-/// Floats that decimals, bit-packing and arithmetic get wrong most easily.
+/// Floats that decimal conversion, bit packing and arithmetic are most likely to get wrong.
 pub const NASTY: [u64; 24] = [
     0,
     1 << 63,
@@ -24,7 +24,7 @@ pub const NASTY: [u64; 24] = [
     0x7fff_ffff_ffff_ffff,
     0xfff8_dead_beef_0001,
     0x7ff4_0000_0000_0001,
-    // 2^51, 2^52, 2^53 and their neighbours, and what is beyond.
+    // 2^51, 2^52, 2^53 and their neighbours, and larger values.
     0x4320_0000_0000_0000,
     0x432f_ffff_ffff_ffff,
     0x4330_0000_0000_0000,
@@ -37,10 +37,10 @@ pub const NASTY: [u64; 24] = [
     0x3fd3_3333_3333_3334,
 ];
 
-/// How the values of a series move.
+/// Number of classes of series, which differ in how their values change.
 pub const CLASSES: u64 = 18;
 
-/// A series of `count` samples of a class, at `times`.
+/// Returns a series of a class, with one sample at each of `times`.
 pub fn of_class(rng: &SimRng, class: u64, times: &[i64]) -> Columns {
     let mut columns = Columns {
         times: times.to_vec(),
@@ -77,7 +77,7 @@ pub fn of_class(rng: &SimRng, class: u64, times: &[i64]) -> Columns {
     columns
 }
 
-/// The same samples with histograms in places, of shapes that change.
+/// Replaces some samples by histograms of changing shapes.
 pub fn with_histograms(rng: &SimRng, mut columns: Columns) -> Columns {
     let mut shape = rng.next_u64();
     let mut is_histogram = rng.next_u64().is_multiple_of(2);
@@ -99,7 +99,7 @@ pub fn with_histograms(rng: &SimRng, mut columns: Columns) -> Columns {
     columns
 }
 
-/// A histogram of one of all kinds.
+/// Returns a random histogram of any kind.
 pub fn histogram(rng: &SimRng, shape: u64, grown: u64) -> Histogram {
     let positive = (shape >> 8) as usize % 12;
     let negative = (shape >> 16) as usize % 4;
@@ -169,7 +169,7 @@ pub fn histogram(rng: &SimRng, shape: u64, grown: u64) -> Histogram {
     }
 }
 
-/// Increasing times of a kind.
+/// Returns increasing times of a kind.
 pub fn times(rng: &SimRng, kind: u64, count: usize) -> Vec<i64> {
     let mut time = match kind {
         0 => i64::MIN + 5,
@@ -192,7 +192,7 @@ pub fn times(rng: &SimRng, kind: u64, count: usize) -> Vec<i64> {
     times
 }
 
-/// Whether all samples are equal to the bit.
+/// Checks that all samples are equal to the bit.
 pub fn assert_equal(read: &Columns, pushed: &Columns, context: &str) {
     assert_eq!(read.times, pushed.times, "times, {context}");
     let bits = |c: &Columns| c.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
@@ -209,7 +209,7 @@ pub fn assert_equal(read: &Columns, pushed: &Columns, context: &str) {
     }
 }
 
-/// All fields of a histogram with its floats as bits.
+/// Returns a text of all fields of a histogram, with its floats as bits.
 fn exactly(h: &Histogram) -> String {
     let bits = |floats: &[f64]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
     let counts = match &h.counts {
@@ -237,7 +237,7 @@ fn exactly(h: &Histogram) -> String {
     )
 }
 
-/// The samples of `columns` that lie between two times, both included.
+/// Returns the samples of `columns` between two times, both inclusive.
 pub fn between(columns: &Columns, min: i64, max: i64) -> Columns {
     let start = columns.times.partition_point(|t| *t < min);
     let end = columns.times.partition_point(|t| *t <= max).max(start);

@@ -1,9 +1,9 @@
-//! Which seeds a random test runs: `FIRN_SEEDS=n` the first n, `FIRN_SEED=s` that one, else
-//! `usual`.
+//! The seeds of random tests: `FIRN_SEEDS=n` runs the first n, `FIRN_SEED=s` runs only s, and
+//! otherwise the test's usual number of seeds is run.
 
 use std::ops::Range;
 
-/// The seeds of this run.
+/// Returns the seeds of this run.
 pub fn seeds(usual: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     match number("FIRN_SEED") {
