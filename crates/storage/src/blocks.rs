@@ -84,7 +84,7 @@ impl View {
         blocks.filter(|open| open.may_match(matchers))
     }
 
-    /// Returns the blocks that may contain samples in `range`.
+    /// Returns the blocks that may contain samples in `range`, in order of precedence.
     pub(crate) fn overlapping(&self, range: TimeRange) -> impl Iterator<Item = &Arc<OpenBlock>> {
         let blocks = self.blocks.iter();
         blocks.filter(move |open| open.entry.range.overlaps(&range))
@@ -192,12 +192,12 @@ impl Blocks {
         Ok(lacks)
     }
 
-    /// Returns the current view.
+    /// Returns the current view, without waiting for a commit in progress.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// Returns a copy of the current manifest.
+    /// Returns a copy of the current manifest, waiting for a commit in progress.
     pub(crate) fn list(&self) -> BlockList {
         lock(&self.committing).list.clone()
     }

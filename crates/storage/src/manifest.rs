@@ -54,7 +54,7 @@ impl KnownFile {
     }
 }
 
-/// The entry of a segment of pages.
+/// The entry of a segment of pages, from which a start detects missing and truncated files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentEntry {
     /// Number in the file name.
@@ -84,7 +84,8 @@ pub(crate) enum SegmentState {
     Lost,
 }
 
-/// The content of the manifest of a data folder.
+/// The content of the manifest of a data folder. The store writes it, and a start compares the
+/// files with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Position up to which pages and blocks cover the WAL.

@@ -103,8 +103,8 @@ fn broken_files(found: &Report) -> BTreeSet<PathBuf> {
     files.cloned().collect()
 }
 
-/// Rewrites the catalogue and the exemplars. The pages must be rewritten before, because a rewritten
-/// catalogue no longer shows that series have lost their labels.
+/// Rewrites the catalogue and the exemplars. Pages must be rewritten before them: a rewritten
+/// catalogue no longer reveals that series have lost their labels.
 fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
     let has = |kind| found.findings.iter().any(|f| f.damage.kind == kind);
     if has(DamageKind::Exemplars) {

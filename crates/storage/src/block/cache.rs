@@ -152,7 +152,8 @@ impl BlockCache {
         }
     }
 
-    /// Evicts all units of a block that was removed.
+    /// Evicts all units of a block that was removed. Units that readers still hold stay valid until
+    /// they drop them.
     pub(crate) fn forget(&self, block: u64) {
         for shard in &self.shards {
             let freed = shard.forget(block);

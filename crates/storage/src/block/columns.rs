@@ -115,7 +115,8 @@ impl BlockReader<'_> {
         read
     }
 
-    /// Returns whether a series has a sample in `range`.
+    /// Returns whether a series has a sample in `range`. Reads only the pages and time columns that
+    /// overlap it.
     pub fn has(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
         let mut next = self.column(ordinal, range)?;
         while let Some(column) = next {
@@ -201,7 +202,8 @@ impl BlockReader<'_> {
         open.is_some_and(|open| open.entry.range.overlaps(&range))
     }
 
-    /// Returns the timestamps of a column in milliseconds.
+    /// Returns the timestamps of a column in milliseconds, in ascending order. Columns that share a
+    /// time column share the returned allocation.
     pub fn times(&mut self, column: &BlockColumn) -> Result<Arc<[TimestampMs]>, StorageError> {
         let number = column.column.times;
         if let Some((known, times)) = &self.newest

@@ -31,7 +31,8 @@ use crate::page::{ints, mixed};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of value bytes after which a page ends.
+/// Number of value bytes after which a page ends. The last column may exceed it, so pages are
+/// slightly larger.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// Maximum number of columns in a page. Constant columns take almost no value bytes, and a reader

@@ -46,7 +46,8 @@ pub(crate) struct ExemplarsTable {
 }
 
 impl ExemplarsTable {
-    /// Appends the encoded section to `out`.
+    /// Appends the encoded section to `out`, with `planner` choosing the encoding of the integer
+    /// columns.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.count);
         push_uvarint(out, zigzag(self.range.min));
@@ -160,7 +161,7 @@ fn key(ordinal: u32, before: u32) -> u64 {
     u64::from(ordinal) << u32::BITS | u64::from(before)
 }
 
-/// A decoded unit of exemplars.
+/// A decoded unit of exemplars of consecutive series, as the cache holds it.
 #[derive(Debug)]
 pub(crate) struct ExemplarsUnit(SeriesExemplars);
 
@@ -171,7 +172,7 @@ impl Unit for ExemplarsUnit {
 }
 
 impl ExemplarsUnit {
-    /// Decodes a unit whose key is `first`.
+    /// Decodes a unit whose key is `first`. Rejects exemplars that are out of order or too long.
     pub(crate) fn open(bytes: &[u8], first: u64) -> Result<Self, Malformed> {
         let mut exemplars = SeriesExemplars::default();
         let mut last: Option<(u64, i64)> = None;
@@ -211,12 +212,12 @@ impl ExemplarsUnit {
 }
 
 impl Block {
-    /// Returns the number of exemplars in the block.
+    /// Returns the number of exemplars in the block, which is 0 for blocks without that section.
     pub fn exemplar_count(&self) -> u64 {
         self.exemplars.as_ref().map_or(0, |table| table.count)
     }
 
-    /// Returns whether the block may contain exemplars in `range`.
+    /// Returns whether the block may contain exemplars in `range`, without reading any of them.
     pub fn has_exemplars_in(&self, range: TimeRange) -> bool {
         let table = self.exemplars.as_ref();
         table.is_some_and(|table| table.range.overlaps(&range))

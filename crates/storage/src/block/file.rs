@@ -52,7 +52,7 @@ impl BlockRanges {
         }
     }
 
-    /// Returns whether the file exists.
+    /// Returns whether the file exists, that is, whether this is not a placeholder.
     pub(crate) fn is_there(&self) -> bool {
         self.file.is_some()
     }
@@ -102,7 +102,7 @@ impl BlockRanges {
         Ok(read)
     }
 
-    /// Computes the CRC-32C of the whole file.
+    /// Computes the CRC-32C of the whole file by reading it in large pieces.
     pub(crate) fn checksum(&self, count: &Counter) -> Result<u32, StorageError> {
         let mut sum = 0;
         for start in (0..self.bytes).step_by(READ_BYTES as usize) {
@@ -122,7 +122,7 @@ impl BlockRanges {
         }
     }
 
-    /// Returns the error for corrupted bytes at `offset`.
+    /// Returns the error for corrupted bytes at `offset`, described by `what`.
     pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Damaged {
             path: self.path.clone(),

@@ -73,7 +73,7 @@ impl BlockIndex {
         Ok(index)
     }
 
-    /// Returns the disk that holds the block.
+    /// Returns the disk that holds the block, for opening its other files.
     pub(crate) fn disk(&self) -> &dyn Disk {
         &*self.disk
     }
@@ -156,7 +156,7 @@ impl BlockIndex {
         }
     }
 
-    /// Returns the error for corrupted bytes at `offset`.
+    /// Returns the error for corrupted bytes at `offset`, which names the file `index`.
     pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
         self.first.damaged(offset, what)
     }

@@ -35,7 +35,7 @@ impl Label {
     }
 }
 
-/// All labels of a block, sorted by name.
+/// All labels of a block, sorted by name. The number of a label is its index in this table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelTable(Vec<Label>);
 
@@ -45,7 +45,7 @@ impl LabelTable {
         self.0.push(label);
     }
 
-    /// Returns the number of terms of all labels.
+    /// Returns the number of terms of all labels, which is also the end of the last label's range.
     pub(crate) fn terms(&self) -> u32 {
         self.0.last().map_or(0, |last| last.terms.end)
     }
@@ -61,7 +61,7 @@ impl LabelTable {
         self.0.get(label as usize)
     }
 
-    /// Returns the label that the term belongs to.
+    /// Returns the label whose range of terms contains `term`, or `None` if there is no such term.
     pub(crate) fn of_term(&self, term: u32) -> Option<&Label> {
         let at = self.0.partition_point(|label| label.terms.end <= term);
         self.0.get(at)
@@ -78,7 +78,7 @@ impl LabelTable {
         names + self.0.capacity() * size_of::<Label>()
     }
 
-    /// Encodes the section.
+    /// Encodes the section that [`LabelTable::decode`] reads.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push_uvarint(&mut out, self.0.len() as u64);
@@ -92,7 +92,8 @@ impl LabelTable {
         out
     }
 
-    /// Decodes the section of a block with `series` series.
+    /// Decodes the section of a block with `series` series. Rejects names that do not ascend and
+    /// impossible counts.
     pub(crate) fn decode(bytes: &[u8], series: u32) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let count = cursor.count(6)?;
@@ -143,7 +144,7 @@ impl TermsTable {
         self.firsts.push(value.into());
     }
 
-    /// Encodes the section.
+    /// Encodes the section that [`TermsTable::decode`] reads.
     pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<u8> {
         let mut out = Vec::new();
         self.units.encode(planner, &mut out);

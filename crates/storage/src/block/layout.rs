@@ -20,7 +20,7 @@ use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use std::ops::Range;
 
-/// The format version that is written.
+/// The format version that is written into new blocks and their `meta.json`.
 pub(crate) const VERSION: u32 = 2;
 
 /// The previous format version, which can still be read.
@@ -42,7 +42,7 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// Name of the index file in the folder of a block.
 pub(crate) const INDEX: &str = "index";
 
-/// Name of the copy of the index file.
+/// Name of the copy of the index file. Blocks of version 1 do not have it.
 pub(crate) const INDEX_COPY: &str = "index.copy";
 
 /// Returns the name of the data file with this number.
@@ -76,7 +76,7 @@ pub(crate) enum Section {
     Meta = 12,
 }
 
-/// The sections that every block must have.
+/// The sections that every block must have. A directory without one of them is rejected.
 const NEEDED: [Section; 6] = [
     Section::Series,
     Section::Terms,
@@ -123,12 +123,12 @@ impl SectionEntry {
 pub(crate) struct Sections(Vec<SectionEntry>);
 
 impl Sections {
-    /// Appends an entry.
+    /// Appends an entry; the section must already be in the file.
     pub(crate) fn push(&mut self, entry: SectionEntry) {
         self.0.push(entry);
     }
 
-    /// Encodes the directory.
+    /// Encodes the directory as a list of fixed-size entries in little-endian order.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() * SECTION_BYTES);
         for entry in &self.0 {

@@ -54,7 +54,8 @@ impl Block {
         Ok(candidates)
     }
 
-    /// Removes the candidates that do not satisfy a condition.
+    /// Removes the candidates that do not satisfy a condition, in the way that the planner
+    /// estimates to be cheaper.
     fn narrow<'a>(
         &'a self,
         condition: &mut Condition<'a>,
@@ -108,7 +109,7 @@ impl Block {
         Ok(series)
     }
 
-    /// Appends the series of one posting list to `into`.
+    /// Appends the series of one posting list to `into`, reading its unit through the cache.
     pub(super) fn read_list(
         &self,
         list: &TermPostings,

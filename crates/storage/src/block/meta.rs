@@ -16,7 +16,7 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Name of the file.
+/// Name of the file that describes a block.
 pub(crate) const META: &str = "meta.json";
 
 /// Maximum number of bytes that are read: a block has at most some thousands of sources and files.
@@ -29,7 +29,8 @@ const META_VERSION: u32 = 1;
 const CRC_NAME: &str = "\"crc\": \"";
 const END: &str = "\"\n\t}\n}\n";
 
-/// The entry of one file of a block.
+/// The entry of one file of a block, by which a reader detects missing, truncated and changed
+/// files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMeta {
     /// Name of the file in the folder of the block.
@@ -56,7 +57,8 @@ pub struct BlockShard {
     pub last_metric: Option<String>,
 }
 
-/// The content of `meta.json`: the description of a block.
+/// The content of `meta.json`: the description of a block. The writer creates it, and readers
+/// validate the block against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMeta {
     /// Version of the block format.
@@ -185,7 +187,8 @@ impl BlockMeta {
         is_named && pages > 0 && self.series > 0
     }
 
-    /// Encodes the text of `meta.json`, including its checksum.
+    /// Encodes the text of `meta.json`, including its checksum. Equal metadata always gives equal
+    /// bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let stated = self.nominal.unwrap_or(self.range);
         let text = Text {

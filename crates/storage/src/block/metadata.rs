@@ -65,7 +65,7 @@ pub struct Sayings {
     bytes: usize,
 }
 
-/// All metadata entries of one metric, newest first.
+/// All metadata entries of one metric, newest first, as borrowed from a `Sayings`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saying<'a> {
     name: &'a str,
@@ -164,7 +164,8 @@ pub(crate) struct MetadataTable {
 }
 
 impl MetadataTable {
-    /// Appends the encoded section to `out`.
+    /// Appends the encoded section to `out`, with `planner` choosing the encoding of the integer
+    /// columns.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.metrics);
         self.units.encode(planner, out);

@@ -36,7 +36,7 @@ pub(crate) struct PageEntry {
 }
 
 impl PageEntry {
-    /// Returns the key by which pages are ordered.
+    /// Returns the key by which pages are ordered: its first series, then the part of that series.
     pub(crate) fn key(&self) -> u64 {
         key(self.first, self.part)
     }
@@ -47,7 +47,7 @@ pub(crate) fn key(series: u32, part: u32) -> u64 {
     u64::from(series) << 32 | u64::from(part)
 }
 
-/// Encodes a unit.
+/// Encodes a unit of pages, which must be in ascending order of their keys.
 pub(crate) fn encode(pages: &[PageEntry], planner: &mut Planner) -> Vec<u8> {
     let mut out = Vec::new();
     push_uvarint(&mut out, pages.len() as u64);

@@ -16,11 +16,11 @@ use std::ops::Range;
 pub(super) mod costs {
     /// Cost of matching one of several consecutive values against a regular expression.
     pub(crate) const VALUE: usize = 40;
-    /// Cost of finding a single value.
+    /// Cost of finding a single value by binary search in its unit of terms.
     pub(crate) const FIND: usize = 500;
-    /// Cost of starting to read a posting list.
+    /// Cost of starting to read a posting list, regardless of its length.
     pub(crate) const LIST: usize = 200;
-    /// Cost of each series in a posting list.
+    /// Cost of each series in a posting list, once it is being read.
     pub(crate) const SERIES: usize = 2;
     /// Cost of decoding a run of value numbers of one label.
     pub(crate) const RUN: usize = 1_500;
@@ -42,7 +42,7 @@ pub(crate) struct Listed {
     pub(super) postings: TermPostings,
 }
 
-/// A label of a block, together with its number.
+/// A label of a block, together with its number, which identifies it in units of series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberedLabel<'a> {
     pub(super) number: u32,

@@ -31,7 +31,7 @@ struct Wanted<'a> {
     claim: Claim<'a>,
 }
 
-/// A unit to prefetch.
+/// A unit to prefetch: a data page, or a unit of time columns from the index.
 #[derive(Clone, Copy)]
 enum What {
     Page(PageEntry),

@@ -45,7 +45,7 @@ pub struct Block {
     pub(super) metadata: Option<MetadataTable>,
 }
 
-/// Locations of the units of the remaining sections.
+/// Locations of the units of the sections that every block has, except those of terms.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) series: UnitTable,
@@ -141,7 +141,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Returns the description of the block from `meta.json`.
+    /// Returns the description of the block from `meta.json`, or from its copy in the index.
     pub fn meta(&self) -> &BlockMeta {
         &self.meta
     }
@@ -200,7 +200,7 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the unit of series with this index.
+    /// Returns the unit of series with this index from the cache, reading it if necessary.
     pub(super) fn series_unit(&self, unit: usize) -> Result<Arc<SeriesUnit>, StorageError> {
         let len = self.unit_series(unit);
         self.unit(self.tables.series.get(unit), |bytes| {
@@ -226,7 +226,7 @@ impl Block {
         Ok((first as u32, self.unit(entry, TimesUnit::open)?))
     }
 
-    /// Returns the unit of page entries with this index.
+    /// Returns the unit of page entries with this index from the cache, reading it if necessary.
     pub(super) fn pages_unit(&self, unit: usize) -> Result<Arc<PagesUnit>, StorageError> {
         self.unit(self.tables.pages.get(unit), |bytes| PagesUnit::open(&bytes))
     }
@@ -269,7 +269,7 @@ impl Block {
             .get(self.page_place(entry), || self.read_page(entry))
     }
 
-    /// Reads a data page from its file.
+    /// Reads a data page from its file, without the cache, and verifies its checksum.
     pub(super) fn read_page(&self, entry: &PageEntry) -> Result<DataPage, StorageError> {
         let file = self.data_file(entry)?;
         let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
@@ -289,7 +289,7 @@ impl Block {
         DataPage::open(bytes).map_err(file.malformed(entry.offset))
     }
 
-    /// Returns the data file that contains a page.
+    /// Returns the data file that contains a page, or an error if the block has no such file.
     pub(super) fn data_file(&self, entry: &PageEntry) -> Result<&BlockRanges, StorageError> {
         let file = self.data.get(entry.file as usize);
         file.ok_or_else(|| self.index.damaged(0, "page in a file that does not exist"))

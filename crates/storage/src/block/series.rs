@@ -23,7 +23,7 @@ use std::ops::Range;
 /// Number of series in a unit, whose columns take about 40 KB.
 pub(crate) const UNIT_SERIES: u32 = 4_096;
 
-/// Number of series whose value numbers are decoded together.
+/// Number of series whose value numbers are decoded together. A unit consists of several such runs.
 pub(crate) const RUN_SERIES: usize = 1_024;
 
 /// A builder of one unit. It takes 16 KB for each label that a series of the unit has.
@@ -95,7 +95,8 @@ pub(crate) struct Spilled {
 }
 
 impl Spilled {
-    /// Decodes the result of [`SeriesDraft::end`].
+    /// Decodes the result of [`SeriesDraft::end`], which the writer reads back from its temporary
+    /// file.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let len = cursor.count(0)?.min(UNIT_SERIES as usize);
@@ -160,7 +161,7 @@ impl Unit for SeriesUnit {
 }
 
 impl SeriesUnit {
-    /// Decodes the directory of a unit of `len` series.
+    /// Decodes the directory of a unit of `len` series. Rejects labels that do not ascend.
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(&bytes);
         if cursor.uvarint()? != len as u64 {

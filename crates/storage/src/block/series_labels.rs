@@ -35,7 +35,7 @@ struct Pairs {
     cleared: u64,
 }
 
-/// A run of series whose value numbers are decoded.
+/// The decoded value numbers of a run of series, one column for each label of the unit.
 #[derive(Default)]
 struct Run {
     /// Number of the run in the block.

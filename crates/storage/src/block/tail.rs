@@ -24,7 +24,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 
 const OTHER_BLOCK: &str = "index of another block than meta.json is of";
 
-/// The identity that a footer must match.
+/// The identity that a footer must match, so that the index of another block is not accepted.
 pub(super) enum Known<'a> {
     Meta(&'a BlockMeta),
     /// The id in the name of the folder, or `None` if the name is not a block id.

@@ -29,7 +29,7 @@ const UNIT_BYTES: usize = 32 << 10;
 /// Number of values in a group. A binary search decodes one value per group; a scan decodes all.
 const GROUP: usize = 16;
 
-/// A builder of one unit of terms.
+/// A builder of one unit of terms, whose values must be added in order.
 #[derive(Debug, Default)]
 pub(crate) struct TermsDraft {
     first: Vec<u8>,
@@ -126,7 +126,7 @@ impl Unit for TermsUnit {
 }
 
 impl TermsUnit {
-    /// Decodes the directory of a unit of `len` terms.
+    /// Decodes the directory of a unit of `len` terms. Rejects numbers that are out of range.
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         let too_large = |_| Malformed("number too large");
         let mut cursor = Cursor::new(&bytes);
@@ -263,7 +263,7 @@ impl TermsUnit {
     }
 }
 
-/// An iterator over the values of a unit.
+/// An iterator over the values of a unit, which undoes their prefix compression.
 struct Walk<'a> {
     cursor: Cursor<'a>,
     index: usize,

@@ -61,7 +61,8 @@ impl UnitTable {
         self.0.capacity() * size_of::<UnitEntry>()
     }
 
-    /// Appends the encoded table to `out`.
+    /// Appends the encoded table to `out`, with `planner` choosing the encoding of the integer
+    /// columns.
     pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
         push_uvarint(out, self.0.len() as u64);
         let mut list = |number: fn(&UnitEntry) -> u64| {

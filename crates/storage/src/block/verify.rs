@@ -24,7 +24,7 @@ use std::path::Path;
 /// The callback that receives each damage found.
 type Each<'a> = dyn FnMut(StorageError) + 'a;
 
-/// Damage found while a block was verified.
+/// Damage found while a block was verified, and whether a second copy of the data exists.
 #[derive(Debug)]
 pub struct BlockFault {
     /// The location and the kind of the damage.

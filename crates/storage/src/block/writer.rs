@@ -314,7 +314,7 @@ impl BlockWriter {
         Ok(meta)
     }
 
-    /// Removes the folder and the files written so far.
+    /// Removes the folder and the files written so far, for a block that is not needed after all.
     pub fn abandon(self) -> Result<(), StorageError> {
         remove_folder(&self.env, &self.dir)
     }

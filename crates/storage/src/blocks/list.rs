@@ -39,7 +39,7 @@ pub(crate) enum BlockKind {
     Late,
 }
 
-/// The entry of a block in the manifest.
+/// The entry of a block in the manifest, with the properties that compaction and retention need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
     /// Id of the block, which is also the name of its folder.
@@ -61,7 +61,7 @@ pub(crate) struct BlockEntry {
     pub(crate) samples: u64,
 }
 
-/// The content of a manifest of blocks.
+/// The content of a manifest of blocks: the blocks, and the samples that they own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockList {
     /// Version of the manifest, incremented by each commit.
@@ -182,7 +182,7 @@ impl BlockList {
             .sort_by_key(|block| (block.kind, block.sequence));
     }
 
-    /// Returns the next sequence number and increments it.
+    /// Returns the next sequence number and increments it, so that no two commits use the same one.
     pub(crate) fn take_sequence(&mut self) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;

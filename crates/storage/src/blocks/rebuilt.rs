@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A folder whose block could not be opened.
+/// A folder whose block could not be opened, and the part of its metadata that is readable.
 struct Unopened {
     id: BlockId,
     /// Content of its `meta.json`, if it is readable.

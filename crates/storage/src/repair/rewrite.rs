@@ -78,7 +78,7 @@ fn or_lost<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> 
     }
 }
 
-/// Returns the readable samples of a series.
+/// Returns the readable samples of a series, skipping the time ranges of damaged pages.
 fn columns_of(block: &Block, ordinal: u32) -> Columns {
     let mut columns = Columns::default();
     read_around(block, ordinal, (block.range(), HALVINGS), &mut columns);

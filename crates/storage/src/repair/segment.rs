@@ -22,7 +22,7 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The new segment while it is written.
+/// The new segment while it is written, with the pages that it contains so far.
 struct Writing {
     file: AppendOnlyFile,
     segment: Arc<Segment>,

@@ -89,7 +89,7 @@ impl PageCache {
         Ok(page)
     }
 
-    /// Inserts a page that was just sealed.
+    /// Inserts a page that was just sealed, because queries of recent samples will need it soon.
     pub(crate) fn insert(&self, entry: &PageEntry, page: Arc<Page>) {
         self.hold(entry, page, entry.range.max);
     }
@@ -117,7 +117,7 @@ impl PageCache {
         self.held_bytes.set(clock.bytes as i64);
     }
 
-    /// Evicts the pages of a segment.
+    /// Evicts the pages of a segment that is about to be removed.
     pub(crate) fn forget(&self, segment: Position) {
         self.retain(|key, _| key.0 != segment.0);
     }

@@ -134,7 +134,7 @@ impl Group {
     }
 }
 
-/// The directory of all pages of a store.
+/// The directory of all pages of a store. Readers take a read lock only while they collect entries.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     groups: RwLock<BTreeMap<GroupId, Group>>,
@@ -180,7 +180,8 @@ impl Directory {
         Ok(found)
     }
 
-    /// Returns all pages that overlap `range`, by group.
+    /// Returns all pages that overlap `range`, by group, without a bound on the memory of the
+    /// lists.
     pub(crate) fn all_overlapping(&self, range: TimeRange) -> PageLists {
         let groups = read(&self.groups);
         let mut found = Vec::new();
@@ -252,7 +253,7 @@ impl Directory {
     }
 }
 
-/// Statistics of all pages in the directory.
+/// Statistics of all pages in the directory, as of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Time of the oldest sample in milliseconds, or `None` without pages.

@@ -31,7 +31,8 @@ struct Open {
     now: u64,
 }
 
-/// A pool of open segment files with least-recently-used eviction.
+/// A pool of open segment files with least-recently-used eviction, shared by all segments of a
+/// store.
 pub(crate) struct FilePool {
     disk: Arc<dyn Disk>,
     open: Mutex<Open>,

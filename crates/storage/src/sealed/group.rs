@@ -48,13 +48,13 @@ pub(crate) struct Returned {
 }
 
 impl Returned {
-    /// Adds a group.
+    /// Adds a group; its reads merge the samples of head and pages by time from now on.
     pub(crate) fn add(&self, group: GroupId) {
         write(&self.groups).insert(group);
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Adds all groups.
+    /// Adds all groups, for a start that cannot determine which ones are affected.
     pub(crate) fn add_all(&self) {
         self.all.store(true, Ordering::Release);
         self.is_any.store(true, Ordering::Release);

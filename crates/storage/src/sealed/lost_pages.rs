@@ -16,7 +16,7 @@ pub(super) struct LostPages {
 }
 
 impl LostPages {
-    /// Removes the entries of a segment that was removed.
+    /// Removes the entries of a segment that was removed, since its damage affects no further read.
     pub(super) fn forget(&self, segment: Position) {
         let mut known = lock(&self.known);
         known.retain(|(number, _), _| *number != segment.0);

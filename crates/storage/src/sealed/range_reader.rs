@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// readable.
 pub(crate) const OPEN: &str = "open file of";
 
-/// A source of byte ranges of an immutable object.
+/// A source of byte ranges of an immutable object, such as a segment file.
 pub(crate) trait RangeReader: Send + Sync {
     /// Reads `bytes` bytes at `offset`; a shorter read is an error. The caller must have validated
     /// `bytes` against a directory with a matching checksum, because that much memory is allocated.

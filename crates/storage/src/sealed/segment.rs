@@ -66,7 +66,7 @@ impl Segment {
     }
 }
 
-/// The header of a page, with its directory entry.
+/// The header of a page, with its directory entry, as kept until the segment is completed.
 pub(crate) type Placed = (PageMeta, Arc<PageEntry>);
 
 /// Appends the directory of `pages` and the trailer to `file`, which completes the segment, and
@@ -90,7 +90,7 @@ pub(crate) fn write_directory(
     file.sync_end()
 }
 
-/// The result of reading a segment at start.
+/// The result of reading a segment at start: its pages, its damage and its new manifest entry.
 pub(crate) struct Loaded {
     pub(crate) pages: Vec<Placed>,
     /// Number that follows the last frame.
@@ -105,8 +105,8 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the segment with this number, whose manifest entry is `known`. Completes a segment that
-/// was still growing. Returns `None` for a file without frames, which is removed. A file with a disk
-/// fault is left unchanged.
+/// was still growing. Returns `None` for a file without frames, which is removed. A file with a
+/// disk fault is left unchanged.
 pub(crate) fn load(
     env: &Env,
     files: &Arc<FilePool>,

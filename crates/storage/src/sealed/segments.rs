@@ -26,7 +26,7 @@ use firn_model::sample::TimestampMs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The segment to which pages are appended.
+/// The segment to which pages are appended. There is at most one at a time.
 struct Growing {
     file: AppendOnlyFile,
     segment: Arc<Segment>,
@@ -36,7 +36,7 @@ struct Growing {
     epoch: i64,
 }
 
-/// A segment that no longer grows.
+/// A segment that no longer grows, because it is complete or was abandoned after an error.
 #[derive(Clone, Debug)]
 struct Finished {
     number: Position,
@@ -46,7 +46,7 @@ struct Finished {
     undelivered_from: Option<TimestampMs>,
 }
 
-/// A segment that is older than the retention.
+/// A segment that was taken out for removal and that the manifest may still list.
 pub(crate) struct Old(Finished);
 
 /// All segments of a store, with the only writer of pages.
@@ -175,7 +175,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes all appended pages durable.
+    /// Makes all appended pages durable. Readers must not find a page before that.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         match &mut self.growing {
             Some(growing) => growing.file.sync(),
@@ -318,7 +318,7 @@ impl Segments {
 }
 
 impl Found {
-    /// Adds a segment that was read.
+    /// Adds a segment that was read, with its pages and its damage.
     fn take(&mut self, number: Position, loaded: Loaded, known: Option<&SegmentEntry>) {
         let segments = &mut self.segments;
         segments.next = segments.next.max(loaded.next);

@@ -7,7 +7,7 @@ use super::group::Returned;
 use crate::damage::Damages;
 use std::sync::Arc;
 
-/// The parts of the page storage that readers share.
+/// The parts of the page storage that readers share with the writer of pages.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     /// Directory of all pages.

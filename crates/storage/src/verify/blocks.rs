@@ -109,7 +109,7 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
     part
 }
 
-/// The loss that damage to a block causes.
+/// The loss that damage to a block causes, which determines the numbers of its finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
     /// Nothing is lost, because a second copy is intact.

@@ -27,7 +27,7 @@ pub(crate) struct Said {
     pub(crate) is_lost: bool,
 }
 
-/// Verifies both copies of the catalogue.
+/// Verifies both copies of the catalogue and adds the series whose labels are intact to `part`.
 pub(crate) fn read_catalogue(
     env: &Env,
     dir: &DataDir,
@@ -114,7 +114,7 @@ pub(crate) fn check_payload(
     }
 }
 
-/// Verifies the file of exemplars.
+/// Verifies the file of exemplars and counts the readable exemplars.
 pub(crate) fn read_exemplars(
     env: &Env,
     dir: &DataDir,

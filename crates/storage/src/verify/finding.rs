@@ -7,7 +7,7 @@ use crate::ids::Slot;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
 
-/// A contiguous range of damage and the resulting loss.
+/// A contiguous range of damage and the resulting loss, as printed by `firn tsdb verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Location and kind of the damage, with the number and time range of the lost samples.
@@ -22,7 +22,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding without a loss.
+    /// Creates a finding without a loss. The caller adds the loss with `costs` if it can be
+    /// determined.
     pub(crate) fn new(kind: DamageKind, file: &Path, offset: Option<u64>, what: String) -> Self {
         Self {
             damage: Damage {
@@ -61,7 +62,7 @@ pub struct Remark {
     pub what: String,
 }
 
-/// The complete result of a verification.
+/// The complete result of a verification: statistics of the intact data, damage and remarks.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Number of files that were read.
@@ -89,7 +90,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether no damage was found.
+    /// Returns whether no damage was found. Remarks do not count as damage.
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
@@ -109,7 +110,7 @@ pub(crate) struct Part {
     pub(crate) lost: Vec<Lost>,
 }
 
-/// Samples of one series that cannot be read.
+/// Samples of one series that cannot be read, which are searched for in the WAL afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost {
     /// Index of the finding in its part.
@@ -140,7 +141,7 @@ impl Part {
         });
     }
 
-    /// Merges the result of another part.
+    /// Merges the result of another part and adjusts the indexes of its findings.
     pub(crate) fn add(&mut self, mut other: Part) {
         let first = self.report.findings.len();
         self.lost.extend(other.lost.into_iter().map(|lost| Lost {

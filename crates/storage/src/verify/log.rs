@@ -148,7 +148,7 @@ impl Reading<'_> {
     }
 }
 
-/// Counts the content of a batch.
+/// Counts the samples and exemplars of a batch, and adds its new series to those with labels.
 fn count_batch(batch: &LogBatch, part: &mut Part) {
     let named = &mut part.named;
     batch.created.for_each(|slot, _| named.add(Slot(slot)));

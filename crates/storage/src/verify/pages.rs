@@ -104,7 +104,7 @@ pub(crate) fn open(
 }
 
 impl Opened {
-    /// Calls `each` with every part of the segment.
+    /// Calls `each` with every part of the segment, in the order of the file.
     pub(crate) fn pieces(&self, each: &mut dyn FnMut(Piece)) {
         // A valid directory is followed by the trailer, which is not a frame.
         let trailer = self.directory.as_ref().map_or(0, |_| TRAILER_BYTES);
@@ -201,7 +201,7 @@ fn length_of(page: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes)).filter(|length| *length > 0)
 }
 
-/// Decodes the page in an intact frame.
+/// Decodes the page in an intact frame, or returns the range of the frame as lost.
 fn read_page(offset: u64, payload: &[u8]) -> Piece {
     let mut cursor = Cursor::new(payload);
     match PageMeta::decode(&mut cursor) {
@@ -218,7 +218,7 @@ fn read_page(offset: u64, payload: &[u8]) -> Piece {
     }
 }
 
-/// The readable and the lost columns of a page.
+/// The readable and the lost columns of a page, after all of them have been decoded.
 pub(crate) struct Examined {
     /// The opened page.
     pub(crate) page: Page,
@@ -231,7 +231,8 @@ pub(crate) struct Examined {
     pub(crate) why: Option<Malformed>,
 }
 
-/// Opens a page and decodes all of its columns.
+/// Opens a page and decodes all of its columns. Returns an error only if its header or directory is
+/// damaged.
 pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
     let page = Page::open(bytes.clone())?;
     let (mut scratch, mut columns) = (Scratch::default(), Columns::default());

@@ -8,7 +8,7 @@ const PIECE_SLOTS: u64 = 1 << 16;
 
 const WORD_SLOTS: u64 = u64::BITS as u64;
 
-/// A sparse set of slots.
+/// A sparse set of slots, with 8 kB of memory for each 65,536 slots of which at least one is in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     pieces: BTreeMap<u64, Box<[u64]>>,

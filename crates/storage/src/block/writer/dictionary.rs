@@ -22,7 +22,7 @@ pub(super) struct Dictionary {
     last: Vec<u32>,
 }
 
-/// A label with its values and posting lists.
+/// A label with its values and posting lists, all in order of first use.
 #[derive(Debug)]
 pub(super) struct LabelDraft {
     pub(super) name: Box<[u8]>,

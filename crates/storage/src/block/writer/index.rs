@@ -85,7 +85,7 @@ impl IndexWriter {
         self.series.set(label, value);
     }
 
-    /// Adds the entry of a data page.
+    /// Adds the entry of a data page. Writes a unit of entries when enough have been collected.
     pub(super) fn push_page(&mut self, page: PageEntry) -> Result<(), StorageError> {
         self.pages.push(page);
         match self.pages.len() >= UNIT_PAGES {
@@ -94,7 +94,7 @@ impl IndexWriter {
         }
     }
 
-    /// Adds an exemplar of the current series.
+    /// Adds an exemplar of the current series. Exemplars of one series must be in order.
     pub(super) fn push_exemplar(&mut self, one: &TimedExemplar<'_>) -> Result<(), StorageError> {
         match self.exemplars.push(self.series_count - 1, one) {
             true => self.end_exemplars_unit(),
@@ -205,7 +205,8 @@ impl IndexWriter {
         self.output.finish()
     }
 
-    /// Writes the sections, their directory and the footer.
+    /// Writes the sections, their directory and the footer, which together form the tail of the
+    /// index.
     fn write_tail(
         &mut self,
         tables: Vec<(Section, Vec<u8>)>,
@@ -324,7 +325,7 @@ impl IndexWriter {
     }
 }
 
-/// Posting lists, collected into units.
+/// Posting lists, collected into units of whole lists that are written when they are full.
 #[derive(Default)]
 struct Lists {
     /// Total bytes of the lists in the units written so far.
@@ -333,7 +334,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Adds a list and returns its location.
+    /// Adds a list and returns its location. Writes the current unit if that is full.
     fn push(
         &mut self,
         index: &mut IndexWriter,

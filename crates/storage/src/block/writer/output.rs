@@ -7,7 +7,7 @@ use firn_model::env::{Disk, File, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Size of the write buffer in bytes.
+/// Size of the write buffer in bytes, after which it is written to the file.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Two files that are written with identical content: the index and its copy.
@@ -37,7 +37,7 @@ impl Twins {
         self.first.len()
     }
 
-    /// Returns the CRC-32C of the bytes so far.
+    /// Returns the CRC-32C of the bytes so far, flushing the buffer first.
     pub(super) fn crc(&mut self) -> Result<u32, StorageError> {
         self.first.flush()?;
         Ok(self.first.crc)
