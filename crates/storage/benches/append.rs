@@ -5,13 +5,13 @@
 //! cargo bench -p firn-storage --bench append -- [pods] [samples]     default: 256 pods, 60 samples
 //! ```
 //!
-//! The fleet resembles that of the acceptance tests: 376 series per pod, 11 labels with about 281
-//! bytes, 2,000 samples per batch, most values constant or counting, and labels undecoded as a
-//! decoder leaves them. Only the calls into the store are timed, as CPU time of this thread; writes
-//! of the WAL and sealing run on other threads, with one tick per round. One figure is the number
-//! of samples per second of wall time with two threads that append concurrently. The benchmark
-//! prints figures without a verdict. `unjittered` and `with-writes` show the effect of the phases
-//! of targets and of background work on the slowest batch.
+//! The fleet consists of pods with 376 series each: 11 labels with about 281 bytes, 2,000 samples
+//! per batch, most values constant or counting, and labels undecoded as a decoder leaves them. Only
+//! the calls into the store are timed, as CPU time of this thread; writes of the WAL and sealing
+//! run on other threads, with one tick per round. One figure is the number of samples per second of
+//! wall time with two threads that append concurrently. The benchmark prints figures without a
+//! verdict. `unjittered` and `with-writes` show the effect of the phases of targets and of
+//! background work on the slowest batch.
 
 mod fleet;
 

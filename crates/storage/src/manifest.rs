@@ -63,7 +63,8 @@ pub(crate) struct SegmentEntry {
     pub(crate) state: SegmentState,
     /// Number of durable bytes; the length of the file once the segment is complete.
     pub(crate) bytes: u64,
-    /// CRC-32C of the file, for a complete segment written by this version.
+    /// CRC-32C of the file, or `None` for an incomplete segment and for one whose writer did not
+    /// compute it.
     pub(crate) crc: Option<u32>,
     /// Number of pages in the segment.
     pub(crate) pages: u64,

@@ -1,5 +1,5 @@
-//! A fleet for the benchmarks of the store, which resembles that of the acceptance tests: 376
-//! series per pod, 11 labels with about 281 bytes, and the batches of their samples.
+//! A fleet for the benchmarks of the store, and the batches of its samples: pods with 376 series
+//! each, whose 11 labels have about 281 bytes.
 
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::error::Error;

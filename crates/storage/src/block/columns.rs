@@ -115,8 +115,7 @@ impl BlockReader<'_> {
         read
     }
 
-    /// Returns whether a series has a sample in `range`. Reads only the pages and time columns that
-    /// overlap it.
+    /// Returns whether a series has a sample in `range`. Pages that do not overlap it are not read.
     pub fn has(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
         let mut next = self.column(ordinal, range)?;
         while let Some(column) = next {
@@ -202,8 +201,8 @@ impl BlockReader<'_> {
         open.is_some_and(|open| open.entry.range.overlaps(&range))
     }
 
-    /// Returns the timestamps of a column in milliseconds, in ascending order. Columns that share a
-    /// time column share the returned allocation.
+    /// Returns the timestamps of a column in milliseconds, in ascending order. Columns with the
+    /// same time column share the returned allocation while the cache holds it.
     pub fn times(&mut self, column: &BlockColumn) -> Result<Arc<[TimestampMs]>, StorageError> {
         let number = column.column.times;
         if let Some((known, times)) = &self.newest

@@ -100,7 +100,7 @@ impl DataPageBuilder {
         let mut out = Vec::with_capacity(data.len() + 8 * self.kinds.len());
         push_uvarint(&mut out, self.kinds.len() as u64);
         push_uvarint(&mut out, start_columns.len() as u64);
-        // A separate planner: the one of the column encoder holds state of the columns.
+        // A separate planner, because `data` borrows the encoder.
         let mut planner = Planner::default();
         for list in [
             &self.kinds,

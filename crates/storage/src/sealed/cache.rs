@@ -172,7 +172,7 @@ fn key(entry: &PageEntry) -> Key {
     (entry.segment.number.0, entry.offset)
 }
 
-/// Reads a page from its segment and verifies its header.
+/// Reads a page from its segment and verifies its header and directory.
 pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
     let ranges = entry.segment.ranges();
     let bytes = ranges.read(entry.offset, entry.bytes as usize)?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Maximum number of open files. At twelve segments per day, it covers five days, more than most
 /// queries do, with a sixteenth of the file descriptors that a process has by default. Opening a
-/// file takes about 10 us, a fraction of the time to read a page that is not in the page cache.
+/// file takes about 10 us, a fraction of the time to read a page that no cache holds.
 pub(crate) const FILES_MAX: usize = 64;
 
 /// An open file and the logical time of its last use.

@@ -1,11 +1,11 @@
 //! The folder of page segments: the segments found at start, the growing one and the ones to be
 //! removed.
 //!
-//! The pages of a two-hour epoch are in the same segments, so retention only unlinks files. There
-//! is one writer at a time. After a failed write or sync, a segment is never written again, because
-//! a repeated sync may report success for pages that were lost. Its samples that were not durable
-//! are sealed again into the next segment, and a start handles the file like any other without a
-//! directory.
+//! The pages of a two-hour epoch are in the same segments, so whole files can be removed once
+//! blocks contain their samples or the retention ends. There is one writer at a time. After a
+//! failed write or sync, a segment is never written again, because a repeated sync may report
+//! success for pages that were lost. Its samples that were not durable are sealed again into the
+//! next segment, and a start handles the file like any other without a directory.
 
 use super::cache::PageCache;
 use super::directory::{Directory, PageEntry};
@@ -196,7 +196,7 @@ impl Segments {
     }
 
     /// Stops appending to the growing segment after a failure. Its file stays unchanged until the
-    /// next start, or until its pages are older than the retention.
+    /// next start, or until none of its pages is needed.
     pub(crate) fn abandon(&mut self) {
         self.end_growing(SegmentState::Growing);
     }

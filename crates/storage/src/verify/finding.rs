@@ -58,7 +58,7 @@ impl Finding {
 pub struct Remark {
     /// Path of the file or folder.
     pub file: PathBuf,
-    /// The observation, as an English sentence without its subject.
+    /// The observation, as a text that follows the path in a message.
     pub what: String,
 }
 

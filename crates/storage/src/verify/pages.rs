@@ -155,8 +155,8 @@ impl Opened {
 
     /// Searches a range for the magic bytes of pages.
     fn search(&self, range: Range<u64>, each: &mut dyn FnMut(u64, Arc<[u8]>)) {
-        // A read covers at least the longest possible frame, so a page can extend beyond at most
-        // one read.
+        // The range is searched in pieces as long as the longest frame. Magic bytes that straddle
+        // two pieces are missed.
         let mut at = range.start;
         while at < range.end {
             let count = (range.end - at).min(PAYLOAD_BYTES_MAX as u64) as usize;

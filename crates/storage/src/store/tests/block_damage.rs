@@ -57,7 +57,7 @@ fn parts_of(index: &[u8]) -> Vec<(String, Range<usize>)> {
     parts
 }
 
-/// Damages the file at a path.
+/// A fault, which damages the file at the given path.
 type Fault = Box<dyn Fn(&Sim, &Path)>;
 
 /// Creates a fault.

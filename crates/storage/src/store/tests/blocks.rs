@@ -624,7 +624,7 @@ fn metadata_of_metrics_that_are_gone_is_kept_by_blocks_and_merges() {
     let levels = churn.store().parts.blocks.list().blocks;
     assert!(levels.iter().any(|block| block.level > 1), "{levels:?}");
     let check = |store: &Store| {
-        // The last cut was made at 25 h, because the store keeps an hour for late samples and open
+        // The last cut was made at 25 h, because a cut waits an hour for late samples and open
         // pages.
         let all = said(store, None);
         let of_shorts = (0..24).map(|hour| (format!("short{hour}"), format!("Of hour {hour}.")));
