@@ -200,7 +200,7 @@ impl History {
 
     fn end_process(&mut self) -> Result<(), String> {
         self.take_answers()?;
-        // Nobody receives the outcomes of jobs that never ran.
+        // The outcomes of jobs that never ran are discarded.
         if let Some(deferred) = &self.deferred {
             self.sim.disk.kill();
             deferred.discard();
