@@ -67,6 +67,7 @@ check: format compile
 
 inside: interleavings
 	RUST_TEST_THREADS=1 $(LINTED) test --workspace --lib --bins --locked
+	$(LINTED) test --workspace --doc --locked
 
 outside: compile
 	$(LINTED) test --workspace --test '*' --locked

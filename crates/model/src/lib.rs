@@ -10,6 +10,25 @@
 //!   server.
 //! - Trees of YAML with positions ([`yaml`]), which both configs and rule files use.
 //!
+//! ```
+//! use firn_model::batch::Batch;
+//! use firn_model::labels::Labels;
+//! use firn_model::matcher::{MatchOp, Matcher};
+//!
+//! let labels = Labels::from_pairs([("job", "node"), ("__name__", "up")]);
+//! assert_eq!(labels.to_string(), r#"{__name__="up", job="node"}"#);
+//! assert_eq!(labels.get("instance"), b"");
+//!
+//! let matcher = Matcher::new("job", MatchOp::Equal, b"node")?;
+//! assert!(matcher.matches(labels.get("job")));
+//!
+//! let mut batch = Batch::default();
+//! batch.push_series(labels.as_ref(), &[(1_000, 1.0), (16_000, 0.0)]);
+//! assert_eq!((batch.series_count(), batch.sample_count()), (1, 2));
+//! assert_eq!(batch.series(0).values, [1.0, 0.0]);
+//! # Ok::<(), firn_model::error::Error>(())
+//! ```
+//!
 //! Invariants: labels are sorted by name, names are unique and values are not empty. Timestamps are
 //! milliseconds since the Unix epoch. The staleness marker is a single NaN bit pattern. The crate
 //! does not depend on HTTP, JSON, PromQL or a storage format, and no type is `Serialize`.

@@ -1,5 +1,17 @@
 //! PromQL, compatible with Prometheus 3.14: lexer, parser, planner, operators and evaluation.
 //!
+//! ```
+//! use firn_promql::Features;
+//! use firn_promql::parser::parse;
+//!
+//! let expr = parse("sum by(job)(rate(up[5m]))", Features::default())?;
+//! assert_eq!(expr.to_string(), "sum by (job) (rate(up[5m]))");
+//!
+//! let error = parse("rate(up)", Features::default()).expect_err("an instant vector");
+//! assert!(error.to_string().contains("expected type range vector"));
+//! # Ok::<(), firn_promql::value::QueryError>(())
+//! ```
+//!
 //! Invariants:
 //! - Evaluation is pure. It never reads the clock; the caller passes the evaluation time and the
 //!   lookback ([`EvalTime`], [`Options`]).
