@@ -1,4 +1,5 @@
-//! An HTTP API that a discovery asks: answers read as a whole, bounded, checked.
+//! HTTP API client used by discovery mechanisms: reads whole responses up to a size limit and
+//! checks their status.
 
 use super::json;
 use firn_http_client::{
@@ -13,17 +14,17 @@ use std::any::Any;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Bytes of an error's text that are shown.
+/// Maximum length, in characters, of an error response's body that is included in an error message.
 const SHOWN_BYTES_MAX: usize = 300;
 
-/// A client, and the most that an answer to it may have.
+/// HTTP client for a discovery API, with an upper limit on the size of each response body.
 #[derive(Debug)]
 pub(super) struct Api {
     client: HttpClient,
     bytes_max: u64,
 }
 
-/// An answer.
+/// HTTP response whose body has been read completely; its status may be any code.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -39,7 +40,7 @@ impl Api {
         }
     }
 
-    /// The same, with `signer` signing what is asked.
+    /// Creates a client like [`Self::new`] whose requests are signed by `signer`.
     pub(super) fn signed(settings: &HttpSettings, bytes_max: u64, signer: Arc<dyn Sign>) -> Self {
         Self {
             client: HttpClient::new(settings.clone()).signed_by(Some(signer)),
@@ -47,7 +48,8 @@ impl Api {
         }
     }
 
-    /// Asks for `url`, and returns when the head of the answer is there.
+    /// Sends a GET request to `url` and returns as soon as the response head has arrived, so that
+    /// the caller can stream the body.
     pub(super) async fn open(
         &self,
         url: &str,
@@ -56,13 +58,14 @@ impl Api {
         self.client.get(&uri(url)?, &with_agent(headers)).await
     }
 
-    /// Asks for `url`. Any status is an answer.
+    /// Sends a GET request to `url` and reads the whole response. Responses of any status are `Ok`.
     pub(super) async fn get(&self, url: &str, headers: &HeaderMap) -> Result<Answer, Error> {
         let response = self.open(url, headers).await?;
         Answer::read(response, self.bytes_max).await
     }
 
-    /// Sends a body to `url`. Any status is an answer.
+    /// Sends a POST request with `body` to `url` and reads the whole response. Responses of any
+    /// status are `Ok`.
     pub(super) async fn post(
         &self,
         url: &str,
@@ -74,7 +77,8 @@ impl Api {
         Answer::read(response, self.bytes_max).await
     }
 
-    /// The JSON behind `url`, whose status must say that all is well.
+    /// Sends a GET request to `url` and decodes the response body as JSON. Fails if the status is
+    /// not 2xx.
     pub(super) async fn json<T>(&self, url: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -84,7 +88,7 @@ impl Api {
 }
 
 impl Answer {
-    /// Reads a response whose body may have fewer than `bytes_max` bytes.
+    /// Reads a response completely. Fails if its body exceeds the limit of `bytes_max` bytes.
     pub(super) async fn read(
         response: Response<ResponseBody>,
         bytes_max: u64,
@@ -98,7 +102,8 @@ impl Answer {
         })
     }
 
-    /// The answer, if its status is one of success.
+    /// Returns the response if its status is 2xx, otherwise an error with the status and the
+    /// beginning of the body.
     pub(super) fn good(self) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
@@ -112,7 +117,7 @@ impl Answer {
         )))
     }
 
-    /// The body read as JSON.
+    /// Decodes the body as JSON on a blocking thread.
     pub(super) async fn json<T>(self) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -122,25 +127,26 @@ impl Answer {
         Ok(*read.expect("read_json returns the type that it is instantiated with"))
     }
 
-    /// The body as text.
+    /// Returns the body as text. Fails if it is not valid UTF-8.
     pub(super) fn text(&self) -> Result<&str, Error> {
         std::str::from_utf8(&self.body.bytes)
             .map_err(|e| wrong(format!("cannot read the answer: {e}")))
     }
 
-    /// The header `name`, empty if there is none that is text.
+    /// Returns the value of the header `name`, or an empty string if the header is missing or not
+    /// ASCII text.
     pub(super) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 }
 
-/// A value of any type that a task may return.
+/// Type-erased value that a blocking task returns; the caller downcasts it.
 pub(super) type AnyValue = Box<dyn Any + Send>;
 
-/// Reads a body on a thread that may block: a long list takes longer than an async worker may be
-/// held. The types of values are erased here, so that the runtime's task is compiled once and not
-/// for each of them.
+/// Decodes a body on a blocking thread, because decoding a long list would occupy an async worker
+/// for too long. Value types are erased, so that the compiler instantiates the runtime's task code
+/// once instead of once per type.
 async fn read_aside(
     bytes: Vec<u8>,
     read: fn(&[u8]) -> Result<AnyValue, String>,
@@ -157,12 +163,13 @@ where
     Ok(Box::new(json::from_slice::<T>(bytes)?))
 }
 
-/// What is wrong with an answer.
+/// Creates an error of kind `Invalid` for a response that cannot be used.
 pub(super) fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, message.into())
 }
 
-/// A header's value made of a text of the config.
+/// Converts a text from the config to a header value. Fails if the text contains bytes that are not
+/// allowed in headers.
 pub(super) fn header_value(text: &str) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(text).map_err(|_| wrong(format!("not fit for a header: {text:?}")))
 }

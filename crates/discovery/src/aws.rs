@@ -1,12 +1,12 @@
-//! Targets from Amazon's clouds: instances of EC2 and of Lightsail, tasks of ECS, caches of
-//! ElastiCache, nodes of MSK and databases of RDS.
+//! Discovery of targets in AWS: EC2 and Lightsail instances, ECS tasks, ElastiCache caches, MSK
+//! brokers and RDS database instances.
 //!
 //! ```text
-//! credentials -> request, signed -> answer -> next token -> request ..
+//! credentials -> signed request -> response -> next page token -> signed request ..
 //! ```
 //!
-//! Facts are from upstream's `discovery/aws`, from Amazon's APIs, and from the order in which its
-//! SDK looks for credentials.
+//! The behaviour follows upstream's `discovery/aws`, the documentation of the AWS APIs, and the
+//! credential provider order of the AWS SDK.
 
 mod credentials;
 mod ec2;

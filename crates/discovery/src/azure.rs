@@ -1,11 +1,12 @@
-//! Microsoft's cloud: targets from its machines, and tokens for those who ask its services.
+//! Microsoft Azure: discovery of virtual machines, and access tokens for requests to Azure
+//! services.
 //!
 //! ```text
-//! secret | word of this machine | token of a workload -> token -> requests
+//! client secret | managed identity | workload identity token -> access token -> requests
 //! ```
 //!
-//! Facts are from upstream's `discovery/azure` and `storage/remote/azuread`, from Microsoft's APIs,
-//! and from the order in which its libraries look for credentials.
+//! The behaviour follows upstream's `discovery/azure` and `storage/remote/azuread`, the
+//! documentation of the Azure APIs, and the credential order of the Azure SDK.
 
 mod certificate;
 mod identity;

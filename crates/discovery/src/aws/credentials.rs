@@ -1,12 +1,12 @@
-//! Where requests to Amazon get their keys from, in the order of its SDK.
+//! Resolves AWS credentials from the sources of the AWS SDK, in the same order.
 //!
 //! ```text
-//! config -> environment -> files of profiles -> token of a workload -> container -> this machine
-//!                                    ... and then, if one is named, the role that is assumed
+//! config -> environment -> profile files -> web identity token -> container -> instance metadata
+//!                                    ... then AssumeRole, if the config contains a role
 //! ```
 //!
-//! Keys that end are asked for anew after five minutes, which is less than the shortest life that
-//! they can have.
+//! Credentials are cached for five minutes, which is shorter than the minimum lifetime of temporary
+//! credentials.
 
 use super::request::{add_signature, endpoint, failed};
 use super::settings::AwsSettings;
@@ -31,42 +31,43 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long keys that end are used.
+/// How long resolved credentials are reused before they are resolved again, in milliseconds.
 const LIFE_MS: i64 = 5 * 60 * 1000;
 
-/// How long this machine may take to answer about itself; elsewhere there is no answer at all.
+/// Timeout of a request to the instance metadata service. Outside of AWS nothing answers at its
+/// address, so the timeout must be short.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where machines of Amazon's find what they are.
+/// Default base URL of the EC2 instance metadata service.
 const METADATA: &str = "http://169.254.169.254";
 
-/// Where containers of Amazon's find their keys.
+/// Base URL of the ECS endpoint that returns the credentials of a container.
 const CONTAINER: &str = "http://169.254.170.2";
 
-/// Bytes of such answers.
+/// Maximum size, in bytes, of a response of the metadata service.
 const BYTES_MAX: u64 = 1 << 20;
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
-/// Keys.
+/// AWS access keys, with a session token if they are temporary.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(in super::super) struct Credentials {
     pub(in super::super) access_key: String,
     pub(in super::super) secret_key: String,
-    /// The token that belongs to keys that end; else empty.
+    /// Session token of temporary credentials; empty for permanent keys.
     pub(in super::super) session: String,
 }
 
-/// Finds keys, and keeps them for a while.
+/// Resolves credentials from the provider chain and caches them for [`LIFE_MS`].
 pub(super) struct Chain {
     settings: AwsSettings,
     variables: Variables,
     clock: Arc<dyn Clock>,
-    /// The keys, and when they were found.
+    /// Cached credentials, with the time (in milliseconds) at which they were resolved.
     held: Option<(Credentials, i64)>,
 }
 
-/// Keys as containers and machines are told.
+/// Credentials in the JSON format of the container endpoint and the instance metadata service.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answered {
@@ -95,12 +96,13 @@ impl Chain {
         }
     }
 
-    /// Forgets the keys.
+    /// Drops the cached credentials, so that the next request resolves them again.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }
 
-    /// The keys to sign with.
+    /// Returns the credentials that sign the next request, from the cache if they are recent
+    /// enough.
     pub(super) async fn credentials(
         &mut self,
         api: &Api,
@@ -162,7 +164,7 @@ impl Chain {
         })
     }
 
-    /// The settings of the profile in the files of the user.
+    /// Reads a setting of the selected profile from the user's `credentials` and `config` files.
     async fn profile(&self, key: &str) -> Option<String> {
         let name = match self.settings.profile.as_str() {
             "" => self.variable("AWS_PROFILE"),
@@ -201,7 +203,8 @@ impl Chain {
         known.unwrap_or_else(|| endpoint("sts", region))
     }
 
-    /// Trades the token of a workload for keys; that needs no signature.
+    /// Exchanges a web identity token for credentials (`AssumeRoleWithWebIdentity`). This request
+    /// is not signed.
     async fn of_workload(
         &self,
         api: &Api,
@@ -228,7 +231,7 @@ impl Chain {
         )
     }
 
-    /// Trades keys for those of the role of the config.
+    /// Exchanges `keys` for temporary credentials of the role in the config (`AssumeRole`).
     async fn assume(
         &self,
         api: &Api,
@@ -260,7 +263,8 @@ impl Chain {
         keys_in(answer.text()?)
     }
 
-    /// The keys of the container that this process runs in, if it is one of Amazon's.
+    /// Returns the credentials of the container in which this process runs, or `None` if the
+    /// environment names no container endpoint.
     async fn of_container(&self, api: &Api) -> Result<Option<Credentials>, Error> {
         let path = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
         let full = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -280,7 +284,8 @@ impl Chain {
         Ok(Some(answered.into()))
     }
 
-    /// The keys of the role that this machine has.
+    /// Returns the credentials of the IAM role of this instance, from the instance metadata
+    /// service.
     async fn of_machine(&self, api: &Api) -> Result<Credentials, Error> {
         let path = "/latest/meta-data/iam/security-credentials/";
         let asked = async {
@@ -301,7 +306,7 @@ impl Chain {
         })
     }
 
-    /// What this machine is told of itself.
+    /// Reads `path` from the instance metadata service, with a session token (IMDSv2).
     async fn metadata(&self, api: &Api, path: &str) -> Result<String, Error> {
         let base = self
             .variable("AWS_EC2_METADATA_SERVICE_ENDPOINT")
@@ -318,7 +323,8 @@ impl Chain {
         answer.unwrap_or_else(|_| Err(wrong("no answer from the metadata of this machine")))
     }
 
-    /// The region that the settings, the environment, files or this machine say.
+    /// Returns the region from the settings, the environment, the profile files or the instance
+    /// metadata, whichever has it first.
     pub(super) async fn region(&self, api: &Api) -> Result<String, Error> {
         let named = match self.settings.region.as_str() {
             "" => self
@@ -342,7 +348,8 @@ impl Chain {
     }
 }
 
-/// A token to ask this machine with, which takes another method than the client has.
+/// Requests a session token of the instance metadata service. It needs a PUT request, which the
+/// shared HTTP client does not support.
 async fn session_token(base: &str) -> Result<String, Error> {
     let uri: Uri = base.parse().map_err(|e| wrong(format!("{base:?}: {e}")))?;
     let host = uri.host().unwrap_or_default();
@@ -358,7 +365,7 @@ async fn session_token(base: &str) -> Result<String, Error> {
     Ok(answer.text()?.trim().to_owned())
 }
 
-/// The keys in an answer of the token service.
+/// Extracts the credentials from the XML response of the security token service.
 fn keys_in(answer: &str) -> Result<Credentials, Error> {
     let document = xml::parse(answer)?;
     let mut nodes = document.descendants();
@@ -372,7 +379,7 @@ fn keys_in(answer: &str) -> Result<Credentials, Error> {
     })
 }
 
-/// Parameters as a form has them.
+/// Encodes parameters as an HTML form body (`application/x-www-form-urlencoded`).
 pub(super) fn form(pairs: &[(&str, &str)]) -> String {
     let coded = pairs
         .iter()
@@ -380,7 +387,7 @@ pub(super) fn form(pairs: &[(&str, &str)]) -> String {
     coded.collect::<Vec<_>>().join("&")
 }
 
-/// The value of `key` in the section of `profile`.
+/// Returns the value of `key` in the section of `profile` in the text of an INI file.
 fn value_in(text: &str, profile: &str, key: &str) -> Option<String> {
     let mut is_inside = false;
     for line in text.lines().map(str::trim) {

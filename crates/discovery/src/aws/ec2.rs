@@ -1,4 +1,4 @@
-//! Instances of EC2 as targets.
+//! Discovery of EC2 instances, with the labels of Prometheus's `ec2_sd_configs`.
 
 use super::request::failed;
 use super::service::Service;
@@ -20,20 +20,22 @@ use tracing::debug;
 
 const VERSION: &str = "2016-11-15";
 
-/// Interfaces of an instance at most; a place beyond is not one.
+/// Maximum number of network interfaces per instance; primary IPv6 addresses with a larger device
+/// index are ignored.
 const INTERFACES_MAX: usize = 64;
 
-/// Asks EC2 for instances.
+/// Discovery of EC2 instances; each refresh reads all pages of `DescribeInstances`.
 pub(in super::super) struct Ec2 {
     service: Service,
-    /// The ids of zones by their names, asked for once.
+    /// Availability zone ids by zone name. Requested once, then cached.
     zones: Option<BTreeMap<String, String>>,
 }
 
-/// The addresses of IPv6 that an instance has.
+/// The IPv6 addresses of an instance, collected from its network interfaces.
 #[derive(Default)]
 struct Ipv6 {
-    /// By the place of their interface; empty where there is none.
+    /// Primary addresses, indexed by the device index of their interface; empty strings fill the
+    /// gaps.
     primary: Vec<String>,
     all: Vec<String>,
 }
@@ -48,7 +50,7 @@ impl Ec2 {
         Self::with(settings, bytes_max, clock, variables)
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
     pub(super) fn with(
         settings: &AwsSettings,
         bytes_max: u64,
@@ -61,7 +63,8 @@ impl Ec2 {
         }
     }
 
-    /// The ids of the zones; none if that may not be asked.
+    /// Returns the availability zone ids by zone name; empty if the request fails, for example
+    /// because the credentials lack the permission.
     async fn zones(&mut self, session: &Session) -> BTreeMap<String, String> {
         if let Some(zones) = &self.zones {
             return zones.clone();
@@ -136,7 +139,7 @@ fn read_zones(answer: &str) -> Result<BTreeMap<String, String>, Error> {
         .collect())
 }
 
-/// The targets in an answer, and the token of the next.
+/// Reads a page of instances and returns its targets with the token of the next page.
 fn read_instances(
     answer: &str,
     region: &str,
@@ -157,7 +160,7 @@ fn read_instances(
     Ok((groups, text(root, "nextToken").to_owned()))
 }
 
-/// Labels that are the text of an element.
+/// Label names, without prefix, and the XML elements whose text is their value.
 const TEXTS: [(&str, &str); 10] = [
     ("instance_id", "instanceId"),
     ("private_ip", "privateIpAddress"),
@@ -171,7 +174,8 @@ const TEXTS: [(&str, &str); 10] = [
     ("public_ip", "ipAddress"),
 ];
 
-/// The target of an instance, unless it has no address.
+/// Builds the target of an instance. Returns `None` if the instance has neither a private IPv4
+/// address nor an IPv6 address.
 fn target(
     instance: Node<'_, '_>,
     mut meta: Meta,
@@ -220,7 +224,7 @@ fn target(
     }
 }
 
-/// The subnets of the interfaces, each once.
+/// Returns the distinct subnet ids of the instance's interfaces, in order of first occurrence.
 fn subnets(instance: Node<'_, '_>) -> Vec<String> {
     let mut subnets: Vec<String> = Vec::new();
     for interface in items(instance, "networkInterfaceSet") {
@@ -245,7 +249,8 @@ impl Ipv6 {
             for address in items(interface, "ipv6AddressesSet") {
                 let ip = text(address, "ipv6Address").to_owned();
                 if text(address, "isPrimaryIpv6") == "true" && place < INTERFACES_MAX {
-                    // Places without one stay empty, so that the place says the interface.
+                    // Interfaces without a primary address keep an empty entry, so that the index
+                    // in the list is the device index.
                     let count = found.primary.len().max(place + 1);
                     found.primary.resize(count, String::new());
                     found.primary[place] = ip.clone();

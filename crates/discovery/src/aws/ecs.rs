@@ -1,7 +1,7 @@
-//! Tasks of containers as targets: ECS.
+//! Discovery of ECS tasks, the containers that a cluster runs.
 //!
 //! ```text
-//! clusters -> services, tasks -> instances of EC2 and interfaces that they have -> targets
+//! clusters -> services and tasks -> their EC2 instances and network interfaces -> targets
 //! ```
 
 use super::service::Service;
@@ -24,21 +24,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What operations are called before their names.
+/// Prefix of operation names in the `X-Amz-Target` header.
 const TARGET: &str = "AmazonEC2ContainerServiceV20141113";
 
-/// The version of EC2's API.
+/// Version of the EC2 API, which is queried for instances and network interfaces.
 const EC2_VERSION: &str = "2016-11-15";
 
-/// The attachment that has the address of a task.
+/// Type of the attachment that contains the address of a task in `awsvpc` network mode.
 const INTERFACE: &str = "ElasticNetworkInterface";
 
-/// Entries that one question may be about.
+/// Maximum number of names per `Describe…` request, for clusters, services and tasks.
 const CLUSTERS_MAX: usize = 100;
 const SERVICES_MAX: usize = 10;
 const TASKS_MAX: usize = 100;
 
-/// Asks ECS for tasks.
+/// Discovery of ECS tasks; each refresh reads all configured clusters.
 pub(in super::super) struct Ecs {
     service: Service,
     variables: Variables,
@@ -119,7 +119,7 @@ answers! {
     }
 }
 
-/// An instance of EC2 that tasks run on.
+/// An EC2 instance on which tasks run, reduced to the fields that become labels.
 #[derive(Default)]
 struct Machine {
     private_ip: String,
@@ -129,18 +129,18 @@ struct Machine {
     tags: BTreeMap<String, String>,
 }
 
-/// What the targets of a cluster are made of.
+/// Everything except the tasks that the targets of one cluster are built from.
 #[derive(Default)]
 struct Parts {
     cluster: Cluster,
     region: String,
-    /// By name.
+    /// Services by service name, which is the suffix of a task's group.
     services: BTreeMap<String, TaskService>,
-    /// The ids of instances of EC2, by the names of instances of containers.
+    /// EC2 instance ids by container instance ARN.
     instances: BTreeMap<String, String>,
-    /// By id.
+    /// EC2 instances by instance id.
     machines: BTreeMap<String, Machine>,
-    /// Public addresses, by the ids of interfaces.
+    /// Public IP addresses by network interface id.
     public_ips: BTreeMap<String, String>,
 }
 
@@ -154,7 +154,7 @@ impl Ecs {
         Self::with(settings, bytes_max, clock, variables)
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
     pub(super) fn with(
         settings: &AwsSettings,
         bytes_max: u64,
@@ -188,7 +188,8 @@ impl Ecs {
             if tasks.is_empty() {
                 continue;
             }
-            // Upstream goes on without the tasks of a cluster that fails; here all stay.
+            // Upstream continues without the tasks of a cluster that fails. Here the refresh fails,
+            // so that all previous targets remain.
             let found = of_cluster(&ecs, &ec2, cluster, tasks, limit).await;
             let (parts, tasks) = found.map_err(|e| wrong(format!("cluster {arn}: {e}")))?;
             groups.extend(tasks.iter().filter_map(|task| task.target(&parts, port)));
@@ -197,7 +198,7 @@ impl Ecs {
     }
 }
 
-/// The names that an operation lists.
+/// Returns the ARNs from all pages of a `List…` operation.
 async fn names(session: &Session, operation: &str, body: &Value) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     let mut pages = Pages::from("");
@@ -222,8 +223,8 @@ where
     answer.map_err(|e| wrong(format!("request {operation} failed: {e}")))
 }
 
-/// What an operation says of `names`, of which as many as it takes stand under a key of its body;
-/// `limit` requests run side by side.
+/// Describes `names` in batches of at most `names_max`, which are passed under `key` of the request
+/// body. Up to `limit` requests run concurrently.
 async fn batched<T>(
     session: &Session,
     operation: &'static str,
@@ -247,7 +248,8 @@ where
     side_by_side(limit, asked).await
 }
 
-/// The tasks of a cluster, and what their targets are made of.
+/// Reads the services, tasks and instances of a cluster. Returns its described tasks with the data
+/// that their targets are built from.
 async fn of_cluster(
     ecs: &Session,
     ec2: &Session,
@@ -292,7 +294,8 @@ async fn of_cluster(
     Ok((parts, tasks))
 }
 
-/// The answers of an operation of EC2 about `ids`, as XML.
+/// Calls an EC2 operation for `ids` and returns the XML of all response pages. Sends no request if
+/// `ids` is empty.
 async fn describe_ec2(
     ec2: &Session,
     action: &str,
@@ -378,7 +381,7 @@ async fn public_ips(ec2: &Session, tasks: &[Task]) -> Result<BTreeMap<String, St
 }
 
 impl Attachment {
-    /// The value of a detail, empty if there is none.
+    /// Returns the value of the detail `name`, or an empty string if there is none.
     fn detail(&self, name: &str) -> &str {
         let found = self.details.iter().find(|detail| detail.name == name);
         found.map_or("", |detail| &detail.value)
@@ -394,12 +397,13 @@ fn set_tags(meta: &mut Meta, prefix: &str, tags: &[Tag]) {
 }
 
 impl Task {
-    /// What has the address of a task that has its own.
+    /// Returns the network interface attachment of a task with an address of its own (`awsvpc`
+    /// mode).
     fn interface(&self) -> Option<&Attachment> {
         self.attachments.iter().find(|one| one.kind == INTERFACE)
     }
 
-    /// The target, unless the task has no address.
+    /// Builds the target of a task. Returns `None` if the task has no IP address.
     fn target(&self, parts: &Parts, port: i64) -> Option<Group> {
         let host = &self.container_instance_arn;
         let id = parts.instances.get(host).filter(|_| !host.is_empty());

@@ -1,7 +1,7 @@
-//! Nodes of caches as targets: ElastiCache.
+//! Discovery of ElastiCache serverless caches and cache cluster nodes.
 //!
 //! ```text
-//! caches without servers, clusters of caches -> tags of each -> a target for each cache or node
+//! serverless caches, cache clusters -> tags of each -> one target per serverless cache or node
 //! ```
 
 use super::service::Service;
@@ -26,7 +26,7 @@ use tracing::warn;
 
 const VERSION: &str = "2015-02-02";
 
-/// Labels of a cache without servers.
+/// Labels of a serverless cache, by the XML elements that contain their values.
 const SERVERLESS: &[Row] = &[
     ("arn", "ARN", Plain),
     (
@@ -71,7 +71,7 @@ const SERVERLESS: &[Row] = &[
     ("user_group_id", "UserGroupId", Plain),
 ];
 
-/// Labels of a cluster.
+/// Labels of a cache cluster, by the XML elements that contain their values.
 const CLUSTER: &[Row] = &[
     ("arn", "ARN", Plain),
     (
@@ -187,7 +187,7 @@ const CLUSTER: &[Row] = &[
     ("transit_encryption_mode", "TransitEncryptionMode", Plain),
 ];
 
-/// Labels of a node.
+/// Labels of a cache node, by the XML elements that contain their values.
 const NODE: &[Row] = &[
     ("availability_zone", "CustomerAvailabilityZone", Plain),
     ("create_time", "CacheNodeCreateTime", Time),
@@ -200,7 +200,7 @@ const NODE: &[Row] = &[
     ("status", "CacheNodeStatus", Plain),
 ];
 
-/// Labels of a place that logs go to; its number follows.
+/// Labels of a log delivery configuration; its index is appended to each label name.
 const LOGS: &[Row] = &[
     (
         "delivery_stream",
@@ -219,24 +219,25 @@ const LOGS: &[Row] = &[
     ("status", "Status", Plain),
 ];
 
-/// Labels of a security group; its number follows.
+/// Labels of a security group; its index is appended to each label name.
 const GROUPS: &[Row] = &[
     ("id", "SecurityGroupId", Plain),
     ("status", "Status", Plain),
 ];
 
-/// Asks ElastiCache for caches.
+/// Discovery of ElastiCache caches; each refresh reads all pages and the tags of each cache.
 pub(in super::super) struct ElastiCache {
     service: Service,
 }
 
-/// A list of caches: how it is asked for, and where entries and the place of the next page are.
+/// A paginated list operation: its request parameters, and the XML elements of the entries and the
+/// next page token.
 struct List {
     action: &'static str,
-    /// The parameter that names one.
+    /// Request parameter that selects one cache by name.
     name: &'static str,
     extra: &'static [(&'static str, &'static str)],
-    /// The parameter and the element of the next page.
+    /// Name of both the request parameter and the response element of the next page token.
     next: &'static str,
     list: &'static str,
     entry: &'static str,
@@ -251,7 +252,7 @@ const WITHOUT_SERVERS: List = List {
     entry: "member",
 };
 
-/// Those that belong to no group are among them.
+/// Cache clusters, including those that belong to no replication group.
 const CLUSTERS: List = List {
     action: "DescribeCacheClusters",
     name: "CacheClusterId",
@@ -301,7 +302,8 @@ impl ElastiCache {
         Ok(groups)
     }
 
-    /// The pages of a list, or of those of its caches that are named.
+    /// Returns the pages of a list: all entries if `names` is empty, else those with the given
+    /// names.
     async fn pages(
         &self,
         session: &Session,
@@ -309,7 +311,8 @@ impl ElastiCache {
         names: Vec<String>,
     ) -> Result<Vec<String>, Error> {
         if names.is_empty() {
-            // Names of the other kind alone narrow nothing, as upstream has it.
+            // An empty list of names means all caches, as in upstream: a config that names only
+            // caches of the other kind does not filter this kind.
             return list.pages(session.clone(), None).await;
         }
         let asked = names
@@ -319,7 +322,7 @@ impl ElastiCache {
         Ok(pages.into_iter().flatten().collect())
     }
 
-    /// The answers about tags, by the names of what has them.
+    /// Requests the tags of each cache. Returns the XML responses by cache ARN.
     async fn tags(
         &self,
         session: &Session,
@@ -391,7 +394,7 @@ impl List {
     }
 }
 
-/// The caches of the config.
+/// Names of the caches in the config, by kind.
 #[derive(Default)]
 struct Names {
     without_servers: Vec<String>,
@@ -399,7 +402,8 @@ struct Names {
 }
 
 impl Names {
-    /// Sorts `arn:aws:elasticache:REGION:ACCOUNT:KIND:NAME` by kind.
+    /// Sorts ARNs of the form `arn:aws:elasticache:REGION:ACCOUNT:KIND:NAME` by kind. ARNs of other
+    /// kinds are ignored, malformed ones logged.
     fn of(arns: &[String]) -> Self {
         let mut names = Self::default();
         for arn in arns.iter().filter(|arn| !arn.is_empty()) {
@@ -415,7 +419,7 @@ impl Names {
     }
 }
 
-/// A list of texts in `node`.
+/// Returns the texts of the elements called `entry` in the child `list` of `node`.
 fn texts<'a>(node: Node<'a, '_>, list: &str, entry: &'static str) -> Vec<&'a str> {
     let list = child(node, list);
     let entries = list.into_iter().flat_map(|list| children(list, entry));
@@ -424,7 +428,8 @@ fn texts<'a>(node: Node<'a, '_>, list: &str, entry: &'static str) -> Vec<&'a str
         .collect()
 }
 
-/// The address of an endpoint, with its port.
+/// Returns the `host:port` address of a cache's or node's endpoint; empty if either part is
+/// missing.
 fn address(node: Node<'_, '_>) -> String {
     let endpoint = child(node, "Endpoint");
     let of = |name| endpoint.map_or("", |endpoint| text(endpoint, name));
@@ -457,7 +462,8 @@ fn without_servers(cache: Node<'_, '_>, tags: Option<Node<'_, '_>>) -> Group {
     meta.at(address(cache))
 }
 
-/// Sets the labels of each entry of a list, with its number behind their names.
+/// Sets the labels in `rows` for each entry of a list. The index of the entry is appended to the
+/// label names.
 fn set_numbered(
     meta: &mut Meta,
     prefix: &str,

@@ -1,4 +1,4 @@
-//! Tasks, caches, brokers and databases, against servers that answer as Amazon's do.
+//! Tests of ECS, ElastiCache, MSK and RDS discovery against stub servers that respond like AWS.
 
 use super::tests::settings;
 use super::*;
@@ -8,7 +8,8 @@ use firn_model::env::sim::SimClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A stub that answers as `answer` does while the status is 200, and with the status else.
+/// Starts a stub that responds with `answer` while `status` is 200, and with the bare status
+/// otherwise.
 async fn stub<F>(status: &Arc<AtomicU16>, answer: F) -> Stub
 where
     F: Fn(&Asked) -> Option<String> + Clone + Send + Sync + 'static,
@@ -25,7 +26,7 @@ where
     .await
 }
 
-/// Holds that targets stay while the service fails.
+/// Checks that the targets remain while the service returns errors.
 async fn stays(followed: &mut Followed, status: &AtomicU16, want: &[String]) {
     for code in [400, 503, 200] {
         status.store(code, Ordering::Relaxed);
@@ -319,7 +320,7 @@ async fn elasticache_caches_and_nodes_become_targets() {
     let caches = ElastiCache::new(&settings(&stub.url), 1 << 20, clock.clone());
     let mut caches = Followed::new(caches);
     let got = caches.next().await;
-    // Upstream puts nothing between these names and their ends.
+    // Upstream puts no separator between these prefixes and the rest of the label name.
     let of_limit = "elasticache_serverless_cache_cache_usage_limit_data_storage";
     let of_logs = "elasticache_cache_cluster_log_delivery_configuration";
     let of_group = "elasticache_cache_cluster_security_group_membership";

@@ -1,4 +1,4 @@
-//! Instances of Lightsail as targets.
+//! Discovery of Lightsail instances, with the labels of Prometheus's `lightsail_sd_configs`.
 
 use super::request::failed;
 use super::service::Service;
@@ -14,10 +14,10 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What lists instances.
+/// The API operation that lists instances.
 const OPERATION: &str = "Lightsail_20161128.GetInstances";
 
-/// Asks Lightsail for instances.
+/// Discovery of Lightsail instances; each refresh lists all instances of the region.
 pub(in super::super) struct Lightsail {
     service: Service,
 }

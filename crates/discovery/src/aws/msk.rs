@@ -1,7 +1,7 @@
-//! Brokers and controllers of Kafka as targets: MSK.
+//! Discovery of the Kafka brokers and controllers of MSK clusters.
 //!
 //! ```text
-//! clusters, all or those of the config -> nodes of each -> a target for each endpoint
+//! clusters: all, or those in the config -> nodes of each -> one target per endpoint
 //! ```
 
 use super::service::Service;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// The clusters that have brokers to scrape.
+/// Type of the clusters that have brokers to scrape; serverless clusters have none.
 const PROVISIONED: &str = "PROVISIONED";
 
-/// Asks MSK for clusters and nodes.
+/// Discovery of MSK brokers and controllers; each refresh lists clusters and their nodes.
 pub(in super::super) struct Msk {
     service: Service,
 }
@@ -114,7 +114,7 @@ answers! {
     }
 }
 
-/// A page of a list.
+/// One page of a paginated list: its entries, and the token of the next page.
 trait Page: DeserializeOwned + Send + 'static {
     type Entry: Send;
 
@@ -137,7 +137,8 @@ impl Page for Nodes {
     }
 }
 
-/// All entries of a list; `path` ends in a parameter.
+/// Returns the entries of all pages of a list. `path` must end in a query parameter, to which the
+/// page token is appended.
 async fn list<P: Page>(session: &Session, path: &str) -> Result<Vec<P::Entry>, Error> {
     let mut entries = Vec::new();
     let mut pages = Pages::from("");
@@ -192,7 +193,8 @@ impl Msk {
     }
 }
 
-/// The cluster `arn`, if it has brokers.
+/// Describes the cluster `arn`. Returns `None`, with a warning, if the cluster is not provisioned
+/// and therefore has no brokers.
 async fn one_cluster(session: Session, arn: String) -> Result<Option<Cluster>, Error> {
     let path = format!("/api/v2/clusters/{}", form_encode(&arn));
     let answer: Result<OneCluster, Error> = session.get(&path).await;

@@ -1,7 +1,7 @@
-//! Instances of databases as targets: RDS.
+//! Discovery of RDS database instances, by the clusters they belong to.
 //!
 //! ```text
-//! clusters, all or those of the config -> instances of each -> targets
+//! clusters: all, or those in the config -> instances of each -> targets
 //! ```
 
 use super::service::Service;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const VERSION: &str = "2014-10-31";
 
-/// Labels of a cluster.
+/// Labels of a database cluster, by the XML elements that contain their values.
 const CLUSTER: &[Row] = &[
     (
         "activity_stream_kinesis_stream_name",
@@ -165,7 +165,7 @@ const CLUSTER: &[Row] = &[
     ("upgrade_rollout_order", "UpgradeRolloutOrder", Plain),
 ];
 
-/// Labels of an instance.
+/// Labels of a database instance, by the XML elements that contain their values.
 const INSTANCE: &[Row] = &[
     (
         "activity_stream_engine_native_audit_fields_included",
@@ -331,7 +331,7 @@ const INSTANCE: &[Row] = &[
     ("upgrade_rollout_order", "UpgradeRolloutOrder", Plain),
 ];
 
-/// Asks RDS for instances.
+/// Discovery of RDS instances; each refresh lists clusters and their instances.
 pub(in super::super) struct Rds {
     service: Service,
 }
@@ -412,7 +412,7 @@ impl Rds {
     }
 }
 
-/// The pages of a list, as XML.
+/// Returns the XML of all pages of a list operation, filtered by the parameters `narrowed`.
 async fn list(
     session: &Session,
     action: &str,
@@ -454,7 +454,7 @@ async fn one_cluster(session: Session, cluster: String) -> Result<Vec<String>, E
     })
 }
 
-/// The elements called `entry` in the list of an answer.
+/// Returns the elements called `entry` in the list called `list` of a `Describe…` response.
 fn entries<'a, 'i>(root: Node<'a, 'i>, list: &str, entry: &'static str) -> Vec<Node<'a, 'i>> {
     let result = child(root, &format!("Describe{list}Result"));
     let list = result.and_then(|result| child(result, list));
@@ -483,7 +483,8 @@ fn target(cluster: Node<'_, '_>, instance: Node<'_, '_>, port: i64) -> Group {
     }
     let endpoint = child(instance, "Endpoint").filter(|e| !text(*e, "Port").is_empty());
     match endpoint.map(|endpoint| text(endpoint, "Address")) {
-        // One without an address is refused as a target, with its labels.
+        // The target is kept without an address, so that it appears among the dropped targets with
+        // its labels.
         None | Some("") => meta.at(""),
         Some(address) => meta.at(host_port(address, port)),
     }

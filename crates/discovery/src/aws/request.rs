@@ -1,4 +1,4 @@
-//! What requests to all of Amazon's services have in common.
+//! Signing and endpoints of requests, common to all AWS services.
 
 use super::credentials::Credentials;
 use super::sign::{Request, Scope, Signed};
@@ -7,7 +7,7 @@ use firn_model::error::Error;
 use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName};
 
-/// Adds to `headers` the date and the signature of a POST of `body` to `url`.
+/// Adds the date and the signature of a POST request with `body` to `headers`.
 pub(in super::super) fn add_signature(
     headers: &mut HeaderMap,
     url: &str,
@@ -24,7 +24,7 @@ pub(in super::super) fn add_signature(
     sign(headers, url, post, credentials, scope)
 }
 
-/// Like [`add_signature`], of a GET.
+/// Adds the date and the signature of a GET request to `headers`, like [`add_signature`] for POST.
 pub(super) fn add_signature_of_get(
     headers: &mut HeaderMap,
     url: &str,
@@ -40,7 +40,7 @@ pub(super) fn add_signature_of_get(
     sign(headers, url, get, credentials, scope)
 }
 
-/// Signs a request whose path and query are those of `url`.
+/// Signs a request with the path and query of `url`, and adds the signature to `headers`.
 fn sign(
     headers: &mut HeaderMap,
     url: &str,
@@ -68,13 +68,13 @@ fn sign(
     Ok(())
 }
 
-/// Where a service is in a region.
+/// Returns the default endpoint URL of a service in a region.
 pub(super) fn endpoint(service: &str, region: &str) -> String {
     let ending = if region.starts_with("cn-") { ".cn" } else { "" };
     format!("https://{service}.{region}.amazonaws.com{ending}")
 }
 
-/// What went wrong, behind `what`.
+/// Wraps an error with a description of the operation that failed.
 pub(super) fn failed(what: &str, error: &Error) -> Error {
     wrong(format!("{what}: {error}"))
 }

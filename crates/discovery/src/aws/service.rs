@@ -1,4 +1,5 @@
-//! What requests to one of Amazon's services need: settings, keys, a place.
+//! State that a discovery keeps between refreshes to call one AWS service: settings, HTTP client
+//! and credential chain.
 
 use super::credentials::Chain;
 use super::request::endpoint;
@@ -10,10 +11,10 @@ use firn_model::env::Clock;
 use firn_model::error::Error;
 use std::sync::Arc;
 
-/// One of Amazon's APIs, asked with signed requests.
+/// Client of one AWS service, owned by a discovery. Creates a [`Session`] for each refresh.
 pub(super) struct Service {
     pub(super) settings: AwsSettings,
-    /// The name of the service in URLs and signatures.
+    /// Name of the service in endpoint URLs and signatures.
     name: &'static str,
     api: Arc<Api>,
     chain: Chain,
@@ -39,7 +40,7 @@ impl Service {
         }
     }
 
-    /// What the requests of one refresh have in common.
+    /// Resolves region, credentials and endpoint for the requests of one refresh.
     pub(super) async fn session(&mut self) -> Result<Session, Error> {
         let region = self.chain.region(&self.api).await?;
         let keys = self.chain.credentials(&self.api, &region).await?;
@@ -57,7 +58,8 @@ impl Service {
         })
     }
 
-    /// Learns from what a refresh came to: after a failure, other keys may be at hand.
+    /// Passes the result of a refresh through. On failure, drops the cached credentials, since a
+    /// retry may need new ones.
     pub(super) fn learn<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         if answer.is_err() {
             self.chain.forget();
@@ -66,7 +68,8 @@ impl Service {
     }
 }
 
-/// Where a service is that the config does not place.
+/// Returns the endpoint of a service whose endpoint is not in the config: from the environment,
+/// else the default of AWS.
 fn place(name: &str, region: &str, variables: &Variables) -> String {
     let of_service = format!("AWS_ENDPOINT_URL_{}", name.to_ascii_uppercase());
     let named = [of_service.as_str(), "AWS_ENDPOINT_URL"]
@@ -80,7 +83,7 @@ fn place(name: &str, region: &str, variables: &Variables) -> String {
 }
 
 impl Session {
-    /// The session of another service, where the environment or Amazon has it.
+    /// Returns a session for another service with the same credentials and region.
     pub(super) fn of_service(&self, name: &'static str, variables: &Variables) -> Self {
         Self {
             endpoint: place(name, &self.region, variables),

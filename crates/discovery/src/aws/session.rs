@@ -1,4 +1,4 @@
-//! One of Amazon's APIs, asked with the keys that are good for one refresh.
+//! Signed requests to one AWS service, with the credentials of one refresh.
 
 use super::credentials::{Credentials, form};
 use super::request::{add_signature, add_signature_of_get};
@@ -15,24 +15,24 @@ use std::sync::Arc;
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const JSON: &str = "application/x-amz-json-1.1";
 
-/// Which operation a request of JSON is for.
+/// Header that names the operation of a request to a JSON API.
 const OPERATION: &str = "x-amz-target";
 
-/// A service, and who asks it. Cheap to clone.
+/// An AWS service endpoint, with the credentials for its requests. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) api: Arc<Api>,
     pub(super) keys: Credentials,
     pub(super) region: String,
-    /// Without a slash at the end.
+    /// Base URL of the service, without a trailing slash.
     pub(super) endpoint: String,
-    /// The name of the service in signatures.
+    /// Name of the service in signatures.
     pub(super) service: &'static str,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 answers! {
-    /// A tag, whatever the letters of its parts.
+    /// A resource tag; the letter case of its field names depends on the service.
     pub(super) struct Tag {
         pub(super) key: Option<String>,
         pub(super) value: Option<String>,
@@ -48,7 +48,8 @@ impl Session {
         }
     }
 
-    /// Posts `body` with `headers` and a signature.
+    /// Sends a signed POST request with `body` of content type `kind`. Fails if the status is not
+    /// 2xx.
     async fn post(
         &self,
         mut headers: HeaderMap,
@@ -61,13 +62,14 @@ impl Session {
         self.api.post(&url, &headers, body.into()).await?.good()
     }
 
-    /// What an operation of a query API answers, as XML.
+    /// Calls an operation of a query API with the form parameters `pairs` and returns the XML
+    /// response.
     pub(super) async fn query(&self, pairs: &[(&str, &str)]) -> Result<String, Error> {
         let answer = self.post(HeaderMap::new(), FORM, form(pairs)).await?;
         Ok(answer.text()?.to_owned())
     }
 
-    /// What an operation of a JSON API answers.
+    /// Calls an operation of a JSON API and decodes its response.
     pub(super) async fn json<T>(&self, operation: &str, body: &Value) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -78,7 +80,7 @@ impl Session {
         answer.json().await
     }
 
-    /// The JSON behind a path, which begins with a slash.
+    /// Sends a signed GET request and decodes the JSON response. `path` begins with a slash.
     pub(super) async fn get<T>(&self, path: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,

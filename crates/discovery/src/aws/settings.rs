@@ -1,37 +1,40 @@
-//! What a config says of one of Amazon's clouds.
+//! Configuration of the AWS discoveries.
 
 use crate::docker::Filter;
 use firn_http_client::HttpSettings;
 use std::time::Duration;
 
-/// What the discoveries of Amazon's clouds have in common, and what some of them have.
+/// Settings of an AWS discovery. Most keys apply to all AWS services, some only to those named at
+/// the field.
 #[derive(Clone, PartialEq)]
 pub struct AwsSettings {
-    /// `region`; if it is empty, that of the environment or of this machine.
+    /// The `region` key. If empty, the region is read from the environment or the instance
+    /// metadata.
     pub region: String,
-    /// `endpoint`
+    /// The `endpoint` key: base URL of the service. If empty, the default endpoint of AWS is used.
     pub endpoint: String,
-    /// `access_key`
+    /// The `access_key` key: id of the access key.
     pub access_key: String,
-    /// `secret_key`
+    /// The `secret_key` key: secret part of the access key.
     pub secret_key: String,
-    /// `profile`
+    /// The `profile` key: name of a profile in the AWS files.
     pub profile: String,
-    /// `role_arn`
+    /// The `role_arn` key: role to assume; empty for none.
     pub role_arn: String,
-    /// `external_id`
+    /// The `external_id` key: id passed when the role is assumed.
     pub external_id: String,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `filters`, of EC2 and RDS.
+    /// The `filters` key (EC2 and RDS only): filters that the API applies to instances.
     pub filters: Vec<Filter>,
-    /// `clusters`, of ECS, ElastiCache, MSK and RDS; empty for all.
+    /// The `clusters` key (ECS, ElastiCache, MSK and RDS): ARNs to discover; empty for all
+    /// clusters.
     pub clusters: Vec<String>,
-    /// `request_concurrency`, of the same: requests side by side.
+    /// The `request_concurrency` key (same services): maximum number of concurrent requests.
     pub concurrency: usize,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 

@@ -1,4 +1,5 @@
-//! Amazon's signature version 4: a request that only who has the key could have made, and no other.
+//! AWS Signature Version 4: an HMAC over a request that proves possession of the secret key and
+//! protects the request against changes.
 
 use super::credentials::Credentials;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -8,33 +9,34 @@ use time::OffsetDateTime;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// What a signature is good for.
+/// Region, service and time for which a signature is valid.
 pub(in super::super) struct Scope<'s> {
     pub(in super::super) region: &'s str,
     pub(in super::super) service: &'s str,
     pub(in super::super) now_ms: i64,
 }
 
-/// What a request gets.
+/// Headers that authenticate a request.
 pub(super) struct Signed {
-    /// The header `Authorization`.
+    /// Value of the `Authorization` header.
     pub(super) authorization: String,
-    /// Others that were signed too.
+    /// Further headers to add; they are covered by the signature.
     pub(super) added: Vec<(&'static str, String)>,
 }
 
-/// What is signed beside headers.
+/// Parts of a request, except its headers, that a signature covers.
 pub(super) struct Request<'r> {
     pub(super) method: &'r str,
-    /// As it stands in the URL.
+    /// Path exactly as in the URL, percent-encoded.
     pub(super) path: &'r str,
-    /// As it stands in the URL, without the mark.
+    /// Query exactly as in the URL, without the question mark.
     pub(super) query: &'r str,
     pub(super) body: &'r [u8],
 }
 
 impl Signed {
-    /// Signs a request with these headers.
+    /// Signs a request with the given headers, which must include `host`. Header names must be
+    /// lower case.
     pub(super) fn new(
         request: &Request<'_>,
         mut headers: Vec<(String, String)>,
@@ -81,7 +83,8 @@ impl Signed {
     }
 }
 
-/// What stands as it is in the path that is signed: its percent signs are coded again.
+/// Characters that are encoded in the signed path. Percent signs are encoded a second time, as the
+/// specification requires.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -96,7 +99,7 @@ fn path_text(path: &str) -> String {
     }
 }
 
-/// The parameters by name and value; one without a value has an empty one.
+/// Returns the query parameters in canonical form: sorted, with an empty value where there is none.
 fn query_text(query: &str) -> String {
     let parts = query.split('&').filter(|part| !part.is_empty());
     let mut parts: Vec<String> = parts
@@ -118,7 +121,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `20150830T123600Z`
+/// Formats a time as `20150830T123600Z`.
 fn time_text(now_ms: i64) -> String {
     let seconds = now_ms.div_euclid(1000);
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

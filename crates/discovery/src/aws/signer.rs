@@ -1,4 +1,5 @@
-//! Signatures of requests to services behind Amazon's gates, for clients of other rooms: `sigv4`.
+//! Request signing for the `sigv4` key, used by clients outside of this crate to call services
+//! behind AWS authentication.
 
 use super::credentials::{Chain, Credentials};
 use super::settings::AwsSettings;
@@ -13,42 +14,42 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// Bytes of an answer about keys.
+/// Maximum size, in bytes, of a response with credentials.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// `sigv4`: how requests to a service behind Amazon's gates are signed.
+/// The `sigv4` key: how requests to a service behind AWS authentication are signed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SigV4Settings {
-    /// Where the keys come from, and the region.
+    /// Region and credential sources.
     pub keys: AwsSettings,
-    /// `service_name`
+    /// The `service_name` key: name of the service in signatures.
     pub service: String,
 }
 
 impl SigV4Settings {
-    /// What signs so.
+    /// Creates the signer that these settings describe, for use by an HTTP client.
     pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
         Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
     }
 }
 
-/// Signs with the keys that the settings, the environment or the machine give.
+/// Signs requests with credentials from the settings, the environment or the instance metadata.
 struct AwsSigner {
     service: String,
     api: Api,
     clock: Arc<dyn Clock>,
-    /// Locked while keys are asked for, so that requests side by side ask once.
+    /// Locked while credentials are resolved, so that concurrent requests resolve them only once.
     keys: Mutex<Keys>,
 }
 
 struct Keys {
     chain: Chain,
-    /// Once it is known.
+    /// Region, cached after it has been resolved once.
     region: Option<String>,
 }
 
 impl AwsSigner {
-    /// Signs for `service`, with the region and the keys of `settings`.
+    /// Creates a signer for `service`, with the region and credential sources of `settings`.
     fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
         let variables = of_process();
         Self {

@@ -1,4 +1,4 @@
-//! EC2, Lightsail and the token services on the loopback.
+//! Tests of EC2, Lightsail and the credential sources against stub servers on the loopback.
 
 use super::*;
 use crate::discover::Refresh;

@@ -1,22 +1,22 @@
-//! Labels that are the texts of elements, by tables.
+//! Table-driven labels whose values are the texts of XML elements.
 
 use crate::meta::{Meta, sanitize};
 use crate::xml::{child, children, text};
 use roxmltree::Node;
 
-/// How the text of an element is shown.
+/// How the text of an XML element is converted to a label value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// As it stands.
+    /// The unchanged text of the element.
     Plain,
-    /// A time, without parts of a second.
+    /// A timestamp, truncated to whole seconds.
     Time,
 }
 
-/// The end of a label's name, the element or the path to it, and how it is shown.
+/// Suffix of the label name, dot-separated path of the XML element, and conversion of its text.
 pub(super) type Row = (&'static str, &'static str, Shown);
 
-/// Sets the labels of `rows` from the elements in `node`, each behind `prefix`.
+/// Sets the labels in `rows` from the elements in `node`. Each label name begins with `prefix`.
 pub(super) fn set_rows(meta: &mut Meta, prefix: &str, node: Node<'_, '_>, rows: &[Row]) {
     for (label, path, shown) in rows {
         let mut at = Some(node);
@@ -32,7 +32,7 @@ pub(super) fn set_rows(meta: &mut Meta, prefix: &str, node: Node<'_, '_>, rows: 
     }
 }
 
-/// Sets a label for each tag in the list called `TagList` of `node`.
+/// Sets a label for each tag in the `TagList` element of `node`.
 pub(super) fn set_tags(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     let list = child(node, "TagList");
     for tag in list.into_iter().flat_map(|list| children(list, "Tag")) {
@@ -41,7 +41,7 @@ pub(super) fn set_tags(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     }
 }
 
-/// `2024-01-02T03:04:05Z` of `2024-01-02T03:04:05.678Z`
+/// Removes fractional seconds: `2024-01-02T03:04:05.678Z` becomes `2024-01-02T03:04:05Z`.
 fn without_fraction(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
