@@ -1,5 +1,5 @@
-//! Clouds that are asked for their machines, against servers that answer as their documentation
-//! says: what is found, what pages hold, what goes, and what stays while they fail.
+//! Tests of cloud discoveries against stub servers that follow the documented APIs: found targets,
+//! pagination, removed targets, and targets that remain while the API fails.
 
 use super::stub::{Answers, Followed};
 use super::*;

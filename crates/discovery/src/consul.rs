@@ -1,11 +1,11 @@
-//! Targets from Consul: instances of services, watched with blocking queries.
+//! Discovery of service instances in Consul, watched with blocking queries.
 //!
 //! ```text
-//! agent: which datacenter -> catalog: which services -> a watch for each: its instances
+//! agent: datacenter -> catalog: services -> one watch per service: its instances
 //! ```
 //!
-//! Facts are from upstream's `discovery/consul` and Consul's API: what is asked with which
-//! parameters, what an answer with an index that is known means, how instances become targets.
+//! The behaviour follows upstream's `discovery/consul` and Consul's API: request parameters,
+//! responses whose index did not change, and the labels of an instance.
 
 mod instance;
 #[cfg(test)]
@@ -29,56 +29,56 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tracing::warn;
 
-/// How long Consul may hold a query back while nothing changes.
+/// How long Consul may block a query while nothing changes.
 const WATCH: Duration = Duration::from_secs(120);
 
-/// How much longer than that an answer may take.
+/// Additional time for the response of a blocking query.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// News on their way to the list.
+/// Capacity of the channel from the watches to the assembled target list.
 const NEWS_MAX: usize = 64;
 
 const INDEX: &str = "x-consul-index";
 const TOKEN: &str = "x-consul-token";
 
-/// One of `consul_sd_configs`
+/// An entry of `consul_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConsulSettings {
-    /// `server`
+    /// The `server` key: address of the agent, with an optional scheme and path.
     pub server: String,
-    /// `scheme`
+    /// The `scheme` key: `http` or `https`.
     pub scheme: String,
-    /// `path_prefix`
+    /// The `path_prefix` key: path before that of the API.
     pub path_prefix: String,
-    /// `token`
+    /// The `token` key: secret sent with each request.
     pub token: Token,
-    /// `datacenter`
+    /// The `datacenter` key: datacenter to query; empty for that of the agent.
     pub datacenter: String,
-    /// `namespace`
+    /// The `namespace` key: namespace to query (Consul Enterprise).
     pub namespace: String,
-    /// `partition`
+    /// The `partition` key: admin partition to query (Consul Enterprise).
     pub partition: String,
-    /// `tag_separator`
+    /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// `allow_stale`
+    /// The `allow_stale` key: allow responses of servers that are not the leader.
     pub allow_stale: bool,
-    /// `services`; none is all.
+    /// The `services` key: names of services to watch; empty for all.
     pub services: Vec<String>,
-    /// `tags`
+    /// The `tags` key: tags that a service must have.
     pub tags: Vec<String>,
-    /// `node_meta`
+    /// The `node_meta` key: metadata that a node must have.
     pub node_meta: BTreeMap<String, String>,
-    /// `filter`
+    /// The `filter` key: filter expression for the catalog.
     pub filter: String,
-    /// `health_filter`
+    /// The `health_filter` key: filter expression for the instances.
     pub health_filter: String,
-    /// `refresh_interval`: from one query to the next, at least.
+    /// The `refresh_interval` key: minimum time between two queries.
     pub refresh: Duration,
-    /// How the agent is reached.
+    /// Settings of the HTTP client that calls the agent.
     pub client: HttpSettings,
 }
 
-/// A token of Consul's, which never shows.
+/// A Consul ACL token, whose value does not appear in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Token(pub String);
 
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Watches the services of a Consul.
+/// Discovery that watches the services of a Consul datacenter and publishes their instances.
 pub(super) struct Watch {
     shared: Arc<Shared>,
     to: Arc<Published>,
@@ -113,7 +113,7 @@ struct AgentConfig {
     datacenter: String,
 }
 
-/// Names of services and their tags.
+/// Services of the catalog: tags by service name.
 type Catalog = BTreeMap<String, Option<Vec<String>>>;
 
 impl Watch {
@@ -157,9 +157,9 @@ impl Watch {
             watches.spawn(service.watch(news.clone()))
         };
         if !s.services.is_empty() && s.tags.is_empty() && s.filter.is_empty() {
-            // What there is to watch is known.
+            // The config names all services, so no catalog query is necessary.
             let names: BTreeSet<String> = s.services.iter().cloned().collect();
-            // Said before anyone watches: the groups of a service that is not known are dropped.
+            // Must precede the watches, because groups of an unlisted service are dropped.
             let _ = news.send(News::Sources(names.clone())).await;
             for name in &names {
                 start(name, &mut watches);
@@ -193,7 +193,7 @@ impl Watch {
                     }
                     while watches.try_join_next().is_some() {}
                 }
-                // Nothing changed while the query was held back.
+                // The blocking query timed out without a change.
                 Ok(_) => {}
                 Err(e) => self.shared.failed("services", &e, &self.to).await,
             }
@@ -201,7 +201,8 @@ impl Watch {
         }
     }
 
-    /// The datacenter, asked for until it is known.
+    /// Returns the datacenter from the settings, or requests it from the agent until the agent
+    /// responds.
     async fn datacenter(&self) -> String {
         if !self.shared.settings.datacenter.is_empty() {
             return self.shared.settings.datacenter.clone();
@@ -225,14 +226,16 @@ impl ConsulSettings {
 }
 
 impl Shared {
-    /// The services, and the index of the answer.
+    /// Queries the services in the catalog. Blocks while the catalog has no index newer than
+    /// `index`; returns the new index and the services.
     async fn catalog(&self, index: u64) -> Result<(u64, Catalog), Error> {
         let query = self.query(index, &self.settings.filter, &[]);
         let url = format!("{}/v1/catalog/services?{query}", self.base);
         self.indexed(url).await
     }
 
-    /// The parameters of a query that is held back while there is nothing newer than `index`.
+    /// Returns the parameters of a query that Consul blocks until there is data newer than `index`.
+    /// An index of zero does not block.
     fn query(&self, index: u64, filter: &str, more: &[(&str, &str)]) -> String {
         let s = &self.settings;
         let wait = format!("{}ms", WATCH.as_millis());
@@ -297,7 +300,8 @@ impl Shared {
     }
 }
 
-/// The URL before paths of the API; a server may have a scheme and a path of its own.
+/// Returns the base URL of the API. A scheme of `https` or a path in `server` takes precedence over
+/// the other keys.
 fn base(settings: &ConsulSettings) -> String {
     let (scheme, rest) = match settings.server.split_once("://") {
         Some(("https", rest)) => ("https", rest),
@@ -314,7 +318,7 @@ fn base(settings: &ConsulSettings) -> String {
     format!("{scheme}://{host}{slash}{path}")
 }
 
-/// A service that is watched.
+/// Watch of one service, which reports its instances whenever they change.
 struct Service {
     name: String,
     datacenter: String,

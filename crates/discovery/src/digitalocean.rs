@@ -1,6 +1,6 @@
-//! Targets from DigitalOcean: its droplets, or its managed databases.
+//! Discovery of DigitalOcean droplets and managed databases.
 //!
-//! Facts are from upstream's `discovery/digitalocean` and DigitalOcean's API.
+//! The behaviour follows upstream's `discovery/digitalocean` and DigitalOcean's API.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -12,34 +12,34 @@ use hyper::HeaderMap;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Where the API is.
+/// Base URL of the DigitalOcean API.
 const ENDPOINT: &str = "https://api.digitalocean.com";
 
 const PREFIX: &str = "digitalocean";
 
-/// What targets are made of.
+/// The kind of DigitalOcean resource that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigitalOceanRole {
-    /// Virtual machines.
+    /// Droplets, which are virtual machines.
     Droplets,
-    /// Managed databases.
+    /// Clusters of managed databases.
     Databases,
 }
 
-/// One of `digitalocean_sd_configs`
+/// An entry of `digitalocean_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DigitalOceanSettings {
-    /// `role`
+    /// The `role` key: kind of resource to discover.
     pub role: DigitalOceanRole,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks DigitalOcean.
+/// Discovery of DigitalOcean resources; each refresh lists all pages.
 #[derive(Debug)]
 pub(super) struct Resources {
     settings: DigitalOceanSettings,
@@ -150,7 +150,7 @@ impl Resources {
         Self::at(ENDPOINT, settings, bytes_max)
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
     pub(super) fn at(endpoint: &str, settings: &DigitalOceanSettings, bytes_max: u64) -> Self {
         Self {
             api: Api::new(&settings.client, bytes_max),
@@ -206,7 +206,7 @@ impl Networks {
 }
 
 impl Droplet {
-    /// The target, unless the droplet has no network.
+    /// Builds the target of a droplet. Returns `None` if the droplet has no IPv4 network.
     fn target(&self, port: i64) -> Option<Group> {
         if self.networks.v4.is_empty() {
             return None;
@@ -264,7 +264,8 @@ impl Database {
         }
         let host = if private.is_empty() { public } else { private };
         match host.is_empty() {
-            // One without an address is refused as a target, with its labels.
+            // The target is kept without an address, so that it appears among the dropped targets
+            // with its labels.
             true => meta.at(""),
             false => meta.at(host_port(&host, port)),
         }

@@ -1,7 +1,7 @@
-//! What a discovery is: something that publishes lists until it is dropped, or that is asked for
-//! its list again and again.
+//! The two kinds of discovery: [`Discover`] publishes target lists until it is dropped, and
+//! [`Refresh`] returns its current list whenever it is polled.
 //!
-//! Invariant: a request that fails leaves the list that was published last as it is.
+//! Invariant: a failed refresh leaves the previously published list unchanged.
 
 use super::group::Group;
 use super::published::Published;
@@ -13,31 +13,31 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-/// A way to find targets.
+/// A discovery mechanism that runs as a task.
 pub(super) trait Discover: Send + 'static {
-    /// Publishes lists until the future is dropped.
+    /// Publishes target lists to `to` until the future is dropped.
     fn run(self, to: Arc<Published>) -> impl Future<Output = ()> + Send;
 }
 
-/// A source that is asked for its whole list.
+/// A source of targets that is polled for its complete list at an interval.
 pub(super) trait Refresh: Send + 'static {
-    /// From one question to the next.
+    /// Returns the time between two refreshes.
     fn interval(&self) -> Duration;
 
-    /// How long one may take.
+    /// Returns the timeout of one refresh.
     fn deadline(&self) -> Duration {
         self.interval()
     }
 
-    /// What is asked, for the log.
+    /// Returns the name of the source for log messages.
     fn name(&self) -> String;
 
-    /// The list as it is now.
+    /// Returns the current list of targets.
     fn refresh(&mut self) -> impl Future<Output = Result<Vec<Group>, Error>> + Send;
 }
 
-/// [`Refresh`] as a trait object. One loop serves all sources: a copy of it, and of the runtime's
-/// task, for each of them took a tenth of the build of this crate.
+/// Object-safe form of [`Refresh`]. All sources share one loop: monomorphized copies of it and of
+/// the runtime's task code took a tenth of the build time of this crate.
 trait RefreshObject: Send {
     fn interval(&self) -> Duration;
     fn deadline(&self) -> Duration;
@@ -63,13 +63,14 @@ impl<R: Refresh> RefreshObject for R {
     }
 }
 
-/// A future behind a pointer, so that tasks of all kinds have one type.
+/// A boxed future, so that the tasks of all sources have the same type.
 pub(super) type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
-/// Refreshes a source at its interval.
+/// Adapter that turns a [`Refresh`] source into a [`Discover`] task.
 pub(super) struct Refreshed(Box<dyn RefreshObject>);
 
-/// An interval of zero is one of this: Prometheus takes such a config, and does not start with it.
+/// Replacement for an interval of zero. Prometheus accepts a config with such an interval, but
+/// fails to start with it.
 const INTERVAL_OF_ZERO: Duration = Duration::from_secs(1);
 
 impl Discover for Refreshed {
@@ -92,7 +93,8 @@ impl Refreshed {
         Self(Box::new(source))
     }
 
-    /// Asks once, and publishes the list if there is one.
+    /// Refreshes the source once. Publishes the list on success; otherwise logs and counts the
+    /// failure.
     pub(super) async fn once(&mut self, to: &Published) {
         let source = self.0.as_mut();
         let begin = Instant::now();

@@ -1,7 +1,7 @@
-//! Targets from records of the DNS: A, AAAA, SRV, MX and NS.
+//! Discovery of targets from DNS records: A, AAAA, SRV, MX and NS.
 //!
-//! Facts are from upstream's `discovery/dns`: what a record becomes, and that a name that cannot be
-//! resolved keeps its targets while one that does not exist loses them.
+//! The behaviour follows upstream's `discovery/dns`: the address and labels of each record type. A
+//! name whose lookup fails keeps its targets; a name that does not exist loses them.
 
 mod resolver;
 #[cfg(test)]
@@ -21,44 +21,45 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// How long all names may take: every search domain and server times out on the way.
+/// Timeout for the lookup of all names. It is long because each search domain and server can time
+/// out in turn.
 const DEADLINE: Duration = Duration::from_secs(10 * 60);
 
-/// The file that says which servers to ask.
+/// File with the addresses of the DNS servers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// The port of these.
+/// Port of the DNS servers.
 const PORT: u16 = 53;
 
-/// A type of records that targets are made of.
+/// The type of DNS record that is converted to targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
-    /// Addresses of IPv4.
+    /// IPv4 addresses of a host.
     A,
-    /// Addresses of IPv6.
+    /// IPv6 addresses of a host.
     Aaaa,
-    /// Hosts that serve mail.
+    /// Mail servers of a domain.
     Mx,
-    /// Name servers.
+    /// Name servers of a domain.
     Ns,
     /// Hosts and ports of a service.
     Srv,
 }
 
-/// One of `dns_sd_configs`
+/// An entry of `dns_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DnsSettings {
-    /// `names`
+    /// The `names` key: DNS names to look up.
     pub names: Vec<String>,
-    /// `type`
+    /// The `type` key: type of the records.
     pub record_type: RecordType,
-    /// `port`, of all records but SRV.
+    /// The `port` key: port of the targets, except for SRV records, which contain their port.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two lookups.
     pub refresh: Duration,
 }
 
-/// Names, and what they resolved to last.
+/// Discovery by DNS lookups, with the targets of the last successful lookup of each name.
 pub(super) struct Names {
     settings: DnsSettings,
     resolver: Arc<Resolver>,
@@ -120,7 +121,8 @@ impl Refresh for Names {
             }
         }
         if failures > 0 && self.known.is_empty() {
-            // Targets of an earlier config stay until something is known.
+            // An error keeps the targets of the previous config until at least one name has been
+            // resolved.
             return Err(wrong("no name could be resolved"));
         }
         self.to.failures.add(failures);
@@ -128,7 +130,7 @@ impl Refresh for Names {
     }
 }
 
-/// The target that a record of `name` makes.
+/// Builds the target for a record of `name`.
 fn target(name: &str, record: &Record, port: i64) -> Group {
     let mut meta = Meta::new("dns");
     meta.set("name", name);
@@ -151,7 +153,7 @@ fn target(name: &str, record: &Record, port: i64) -> Group {
     meta.at(address)
 }
 
-/// A name without the dot at its end, as it looks more usual.
+/// Returns a name without its trailing dot, since addresses are usually written without it.
 fn unrooted(name: &str) -> &str {
     name.trim_end_matches('.')
 }

@@ -1,6 +1,7 @@
-//! Targets from a Docker engine: its containers, and the nodes, services and tasks of its swarm.
+//! Discovery of the containers of a Docker engine, and of the nodes, services and tasks of its
+//! swarm.
 //!
-//! Facts are from upstream's `discovery/moby` and Docker's API.
+//! The behaviour follows upstream's `discovery/moby` and Docker's API.
 
 mod containers;
 mod daemon;
@@ -14,58 +15,59 @@ pub(super) use swarm::Swarm;
 use firn_http_client::HttpSettings;
 use std::time::Duration;
 
-/// One of `filters`: what a list is narrowed by.
+/// An entry of `filters`, which restricts a list to matching objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// `name`
+    /// The `name` key: name of the filter.
     pub name: String,
-    /// `values`
+    /// The `values` key: accepted values of the filter.
     pub values: Vec<String>,
 }
 
-/// One of `docker_sd_configs`
+/// An entry of `docker_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DockerSettings {
-    /// `host`: `unix:///path`, `tcp://host:port`, `http://host:port`
+    /// The `host` key: address of the engine, such as `unix:///path`, `tcp://host:port` or
+    /// `http://host:port`.
     pub host: String,
-    /// `port`, of containers that expose none.
+    /// The `port` key: port of the targets of containers that expose none.
     pub port: i64,
-    /// `filters`
+    /// The `filters` key: filters that the engine applies.
     pub filters: Vec<Filter>,
-    /// `host_networking_host`: the address of containers in the network of the host.
+    /// The `host_networking_host` key: address of containers that use the network of the host.
     pub host_networking_host: String,
-    /// `match_first_network`: of several networks, the first one by name.
+    /// The `match_first_network` key: use only the first network of a container, by name.
     pub match_first_network: bool,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the engine is reached over HTTP.
+    /// Settings of the HTTP client, used if the engine is reached over HTTP.
     pub client: HttpSettings,
 }
 
-/// What targets are made of.
+/// The kind of swarm object that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwarmRole {
-    /// Virtual addresses of services.
+    /// Services, at their virtual IP addresses.
     Services,
-    /// Nodes of the swarm.
+    /// The nodes of the swarm.
     Nodes,
     /// Tasks, which are the containers of services.
     Tasks,
 }
 
-/// One of `dockerswarm_sd_configs`
+/// An entry of `dockerswarm_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwarmSettings {
-    /// `host`
+    /// The `host` key: address of a manager's engine.
     pub host: String,
-    /// `role`
+    /// The `role` key: kind of object to discover.
     pub role: SwarmRole,
-    /// `port`, of what publishes none.
+    /// The `port` key: port of targets whose object publishes none.
     pub port: i64,
-    /// `filters`
+    /// The `filters` key: filters that the engine applies.
     pub filters: Vec<Filter>,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the engine is reached over HTTP.
+    /// Settings of the HTTP client, used if the engine is reached over HTTP.
     pub client: HttpSettings,
 }

@@ -1,11 +1,12 @@
-//! Variables of the environment, from which clouds take regions, keys and places.
+//! Access to environment variables, from which cloud discoveries read regions, credentials and
+//! endpoints.
 
 use std::sync::Arc;
 
-/// Reads a variable of the environment.
+/// Function that returns the value of an environment variable. Tests replace it.
 pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Reads those of this process.
+/// Returns a function that reads the environment of this process.
 pub(super) fn of_process() -> Variables {
     Arc::new(|name| std::env::var(name).ok())
 }

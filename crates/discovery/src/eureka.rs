@@ -1,6 +1,6 @@
-//! Targets from Eureka: instances of the applications that are registered with it.
+//! Discovery of application instances that are registered with a Eureka server.
 //!
-//! Facts are from upstream's `discovery/eureka` and Eureka's REST API.
+//! The behaviour follows upstream's `discovery/eureka` and Eureka's REST API.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -13,25 +13,25 @@ use hyper::HeaderMap;
 use roxmltree::Node;
 use std::time::Duration;
 
-/// One of `eureka_sd_configs`
+/// An entry of `eureka_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EurekaSettings {
-    /// `server`: a URL, up to the version of the API.
+    /// The `server` key: base URL of the API, including its version.
     pub server: String,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the server is reached.
+    /// Settings of the HTTP client that calls the server.
     pub client: HttpSettings,
 }
 
-/// Asks a Eureka for its applications.
+/// Discovery of the applications of a Eureka server; each refresh reads all instances.
 #[derive(Debug)]
 pub(super) struct Applications {
     settings: EurekaSettings,
     api: Api,
 }
 
-/// Labels that are the text of an element.
+/// Label names, without prefix, and the XML elements whose text is their value.
 const TEXTS: [(&str, &str); 9] = [
     ("hostname", "hostName"),
     ("homepage_url", "homePageUrl"),
@@ -121,7 +121,7 @@ fn target(application: &str, instance: Node<'_, '_>) -> Result<Group, Error> {
     Ok(meta.at(host_port(text(instance, "hostName"), address)))
 }
 
-/// A label for each element in the `metadata` of `node`.
+/// Sets a label for each element in the `metadata` of `node`.
 fn set_metadata(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     let Some(metadata) = child(node, "metadata") else {
         return;
@@ -132,7 +132,7 @@ fn set_metadata(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     }
 }
 
-/// A number, unless there is none.
+/// Parses a number. Returns `None` for an empty text.
 fn number(text: &str) -> Result<Option<i64>, Error> {
     match text.trim() {
         "" => Ok(None),

@@ -1,7 +1,8 @@
-//! Targets from files that others write: JSON or YAML, by the ending of the name.
+//! Discovery of targets in JSON or YAML files; the file name extension selects the format.
 //!
-//! Files are looked at often and read only if their time or length changed; that finds changes on
-//! any file system, network shares and mounted config maps included, where notifications are lost.
+//! Files are polled frequently, but read only if their modification time or size changed. Unlike
+//! notifications, polling detects changes on every file system, including network shares and
+//! mounted config maps.
 
 use super::discover::Discover;
 use super::group::{Group, ReadYaml, read_json_groups};
@@ -16,28 +17,28 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-/// How often files are looked at: a new target appears within seconds, and a look costs a few
-/// system calls.
+/// Time between two polls. New targets appear within seconds, and a poll costs only a few system
+/// calls.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// The label that names the file.
+/// Label with the path of the file.
 const FILEPATH: &str = "__meta_filepath";
 
-/// What a file was when it was read last.
+/// Modification time and size of a file when it was last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     bytes: u64,
 }
 
-/// The files of one discovery and what they said last.
+/// The files of one discovery, with the targets last read from each.
 #[derive(Debug)]
 pub(super) struct Files {
     patterns: Vec<PathBuf>,
     read_yaml: ReadYaml,
     bytes_max: u64,
     known: BTreeMap<PathBuf, (Stamp, Vec<Group>)>,
-    /// Files that could not be read, ever.
+    /// Total number of failed reads of files.
     failures: u64,
 }
 
@@ -52,10 +53,11 @@ impl Files {
         }
     }
 
-    /// Looks at all files; reads those that changed, or all of them. May block.
+    /// Polls all files. Reads those that changed, or all of them if `reads_all` is set. Blocks on
+    /// file IO.
     pub(super) fn look(&mut self, reads_all: bool) {
         let paths = self.paths();
-        // What is gone has no targets any more.
+        // Targets of deleted files are removed.
         self.known.retain(|path, _| paths.contains(path));
         for path in paths {
             let stamp = match std::fs::metadata(&path) {
@@ -85,7 +87,7 @@ impl Files {
         }
     }
 
-    /// The groups of all files, in the order of their paths.
+    /// Returns the groups of all files, ordered by path.
     pub(super) fn groups(&self) -> Vec<Group> {
         let groups = self.known.values().flat_map(|(_, groups)| groups);
         groups.cloned().collect()
@@ -94,7 +96,8 @@ impl Files {
     fn paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for pattern in &self.patterns {
-            // The config was checked: a pattern that cannot be read finds nothing.
+            // The config validation accepted the pattern. If its folder cannot be read, it matches
+            // no files.
             paths.extend(named_files::find(pattern).unwrap_or_default());
         }
         paths
@@ -118,11 +121,11 @@ impl Files {
     }
 }
 
-/// Files that are followed.
+/// Discovery that polls [`Files`] and publishes their targets.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) files: Files,
-    /// How often all are read, changed or not.
+    /// How often all files are read, even if they did not change.
     pub(super) refresh: Duration,
 }
 

@@ -1,11 +1,12 @@
-//! Google's cloud: targets from its instances, and tokens for those who ask its services.
+//! Google Cloud: discovery of Compute Engine instances, and access tokens for requests to Google
+//! services.
 //!
 //! ```text
-//! key of a service account | login of a user | word of this machine -> token -> requests
+//! service account key | user credentials | metadata server -> access token -> requests
 //! ```
 //!
-//! Facts are from upstream's `discovery/gce` and `storage/remote/googleiam`, from Google's APIs,
-//! and from the order in which its libraries look for credentials.
+//! The behaviour follows upstream's `discovery/gce` and `storage/remote/googleiam`, the
+//! documentation of Google's APIs, and the credential order of Google's libraries.
 
 mod credentials;
 mod gce;

@@ -1,10 +1,11 @@
-//! Certificates by which an application proves who it is, and the statements that they sign.
+//! Certificates with which an application authenticates at Microsoft Entra ID, and the client
+//! assertions (JWT) signed with their keys.
 //!
-//! Invariant: what is read here is a file of the administrator; whatever is in it, the outcome is a
-//! key with its certificate or an error that says what is missing.
+//! Invariant: the input is a file of the administrator with arbitrary content. The result is a key
+//! with its certificate, or an error that names the missing part.
 //!
-//! Facts are from Microsoft's documentation of certificate credentials, and from what its library
-//! for Go, which upstream uses, reads and sends: PS256, thumbprints by SHA-256 in plain base64.
+//! The formats follow Microsoft's documentation of certificate credentials and the Azure SDK for
+//! Go, which upstream uses: PS256 signatures, and SHA-256 thumbprints in plain base64.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -16,13 +17,14 @@ use ring::signature::{RSA_PSS_SHA256, RsaKeyPair};
 use serde_json::json;
 use x509_parser::parse_x509_certificate;
 
-/// How long a statement is good, in seconds: as Microsoft's libraries have it.
+/// Lifetime of a client assertion in seconds, the same as in Microsoft's libraries.
 const STATEMENT_SECONDS: i64 = 600;
 
-/// A private key and its certificate, with others that came with it.
+/// An RSA private key with its certificate and the remaining certificates of the file, which
+/// usually are its chain.
 pub(super) struct Certificate {
     key: RsaKeyPair,
-    /// In DER; the key's own is the first.
+    /// Certificates in DER. The first one belongs to the key.
     chain: Vec<Vec<u8>>,
 }
 
@@ -33,8 +35,8 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads certificates and one key of RSA from `data`: PEM if there is no password, else or if
-    /// there is no PEM in it PKCS #12.
+    /// Reads certificates and exactly one RSA key from `data`. The format is PEM if there is no
+    /// password and `data` contains a PEM block, otherwise PKCS #12.
     pub(super) fn read(data: &[u8], password: &str) -> Result<Self, String> {
         let blocks = match password.is_empty() {
             true => Block::all_of(data).unwrap_or_default(),
@@ -69,7 +71,8 @@ impl Certificate {
         }
     }
 
-    /// The key with its certificate, which is put first.
+    /// Pairs the key with its certificate, which is moved to the front of the chain. Fails if no
+    /// certificate matches the key.
     fn of(key: RsaKeyPair, mut chain: Vec<Vec<u8>>) -> Result<Self, String> {
         if chain.is_empty() {
             return Err("found no certificate".to_owned());
@@ -86,8 +89,8 @@ impl Certificate {
         Ok(Self { key, chain })
     }
 
-    /// The statement that `client` asks, for the server at `audience`, with the whole chain if
-    /// that `sends_chain`.
+    /// Returns a signed assertion with which `client` requests a token at `audience`. `now` is in
+    /// Unix seconds; with `sends_chain` the header contains the whole certificate chain.
     pub(super) fn statement(
         &self,
         client: &str,
@@ -114,7 +117,7 @@ impl Certificate {
     }
 }
 
-/// A random UUID (RFC 9562, version 4).
+/// Returns a random UUID (RFC 9562, version 4).
 fn unique() -> Result<String, String> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);

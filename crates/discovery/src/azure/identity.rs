@@ -1,4 +1,5 @@
-//! Where Microsoft's tokens come from.
+//! Access tokens of Microsoft Entra ID, from a client secret, a certificate, a managed identity or
+//! a workload identity.
 
 use super::super::tokens::{Issuer, Token, Tokens};
 use super::certificate::Certificate;
@@ -14,94 +15,97 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The service that tells a machine of Microsoft's about itself.
+/// Base URL of the Azure instance metadata service.
 const MACHINE: &str = "http://169.254.169.254";
 
-/// How long it may take; elsewhere there is no answer at all.
+/// Timeout of a request to the instance metadata service. Outside of Azure nothing answers at its
+/// address.
 const MACHINE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a workload finds its token, if the environment does not say.
+/// Default path of the workload identity token, used if the environment does not set it.
 const WORKLOAD_TOKEN: &str = "/var/run/secrets/azure/tokens/azure-identity-token";
 
-/// How a signed statement is announced.
+/// Assertion type of requests that authenticate with a signed JWT.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Bytes of an answer about tokens.
+/// Maximum size, in bytes, of a response with a token.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Which of Microsoft's clouds.
+/// The Azure cloud environment that issues tokens and serves the APIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AzureCloud {
-    /// `AzurePublic`
+    /// `AzurePublic`: the public cloud, which is the default.
     #[default]
     Public,
-    /// `AzureGovernment`
+    /// `AzureGovernment`: the cloud for agencies of the US government.
     Government,
-    /// `AzureChina`
+    /// `AzureChina`: the cloud operated in China.
     China,
 }
 
-/// As whom tokens are bought. Ids that are empty are those of the environment.
+/// The identity for which tokens are requested. Empty ids are replaced by those in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AzureIdentity {
-    /// An application that has a secret.
+    /// An application that authenticates with a client secret.
     Secret {
-        /// `tenant_id`
+        /// The `tenant_id` key: directory of the application.
         tenant: String,
-        /// `client_id`
+        /// The `client_id` key: id of the application.
         client: String,
-        /// `client_secret`
+        /// The `client_secret` key: secret of the application.
         secret: Secret,
     },
-    /// An application that has a certificate with its private key.
+    /// An application that authenticates with a certificate and its private key.
     Certificate {
-        /// `tenant_id`
+        /// The `tenant_id` key: directory of the application.
         tenant: String,
-        /// `client_id`
+        /// The `client_id` key: id of the application.
         client: String,
-        /// `certificate_path`
+        /// The `certificate_path` key: file with the certificate.
         file: PathBuf,
-        /// `certificate_key_path`
+        /// The `certificate_key_path` key: file with the private key, if it is separate.
         key_file: Option<PathBuf>,
-        /// `certificate_password`; empty without one.
+        /// The `certificate_password` key: password of the file; empty for none.
         password: Secret,
-        /// `send_certificate_chain`
+        /// The `send_certificate_chain` key: send all certificates, not only the thumbprint.
         sends_chain: bool,
     },
-    /// What this machine is.
+    /// The managed identity of the machine or service in which this process runs.
     Managed {
-        /// `client_id`; empty for the machine's own.
+        /// The `client_id` key: id of a user-assigned identity; empty for the system-assigned one.
         client: String,
     },
-    /// A workload that has a token of Kubernetes.
+    /// A Kubernetes workload that exchanges its service account token.
     Workload {
-        /// `tenant_id`
+        /// The `tenant_id` key: directory of the application.
         tenant: String,
-        /// `client_id`
+        /// The `client_id` key: id of the application.
         client: String,
-        /// `token_file_path`
+        /// The `token_file_path` key: file with the service account token.
         file: Option<PathBuf>,
     },
-    /// The first of a secret or a certificate in the environment, a workload and the machine.
+    /// The first available identity of the environment, in this order: client secret, certificate,
+    /// workload identity, managed identity.
     Sdk {
-        /// `tenant_id`
+        /// The `tenant_id` key: directory used if the environment names none.
         tenant: String,
     },
 }
 
-/// `azuread`: how requests are signed.
+/// The `azuread` key: how requests to Azure services are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AzureAdSettings {
-    /// `cloud`
+    /// The `cloud` key: environment whose authority issues the tokens.
     pub cloud: AzureCloud,
-    /// As whom.
+    /// Identity for which tokens are requested.
     pub identity: AzureIdentity,
-    /// `scope`; empty for that of metrics.
+    /// The `scope` key: scope of the tokens; empty for the default scope of Azure Monitor metrics.
     pub scope: String,
 }
 
 impl AzureAdSettings {
-    /// What signs so.
+    /// Creates the signer that these settings describe. It adds an access token to each request and
+    /// refreshes it before it expires.
     pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
         let scope = match self.scope.as_str() {
             "" => self.cloud.metrics_scope(),
@@ -113,7 +117,7 @@ impl AzureAdSettings {
 }
 
 impl AzureCloud {
-    /// Where tokens are sold.
+    /// Returns the base URL of the authority that issues tokens.
     fn authority(self) -> &'static str {
         match self {
             Self::Public => "https://login.microsoftonline.com",
@@ -131,7 +135,7 @@ impl AzureCloud {
     }
 }
 
-/// Buys tokens.
+/// Requests access tokens for one identity and one scope.
 pub(super) struct Account {
     pub(super) authority: String,
     identity: AzureIdentity,
@@ -141,7 +145,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Who buys tokens that are good for `scope`.
+    /// Creates an account whose tokens are valid for `scope`. Requests use the HTTP settings
+    /// `client`.
     pub(super) fn new(
         cloud: AzureCloud,
         identity: &AzureIdentity,
@@ -161,7 +166,8 @@ impl Account {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// The value of the config, or else of the environment.
+    /// Returns the configured value, or the environment variable `name` if the value is empty.
+    /// Fails if both are empty.
     fn either(&self, value: &str, name: &str) -> Result<String, Error> {
         match value {
             "" => self
@@ -175,7 +181,8 @@ impl Account {
         format!("{}/{tenant}/oauth2/v2.0/token", self.authority)
     }
 
-    /// Buys a token of the authority, with `proof` beside what all have.
+    /// Requests a token from the authority. `proof` contains the form parameters that authenticate
+    /// the client.
     async fn buy(
         &self,
         tenant: &str,
@@ -199,8 +206,8 @@ impl Account {
         Token::read(answer).await
     }
 
-    /// Buys a token with a statement that a certificate signs. The files are read anew each time,
-    /// so that what replaces them is taken.
+    /// Requests a token with an assertion that a certificate signs. The files are read every time,
+    /// so that replaced certificates take effect.
     async fn of_certificate(
         &self,
         (tenant, client): (&str, &str),
@@ -251,7 +258,8 @@ impl Account {
         self.buy(&tenant, &client, &proof).await
     }
 
-    /// The token of this machine, or of the service that this process runs in.
+    /// Requests a token from the managed identity endpoint of this machine or of the service in
+    /// which this process runs.
     async fn of_machine(&self, client: &str) -> Result<Token, Error> {
         let resource = self.scope.strip_suffix("/.default").unwrap_or(&self.scope);
         let service = (
@@ -293,7 +301,8 @@ impl Account {
             self.variable("AZURE_CLIENT_SECRET"),
             self.variable("AZURE_CLIENT_ID"),
         ) {
-            // What the environment says goes before the config, as upstream's library has it.
+            // The environment takes precedence over the config, as in the library that upstream
+            // uses.
             let named = self.variable("AZURE_TENANT_ID");
             let tenant = named.unwrap_or_else(|| tenant.to_owned());
             let proof = [("client_secret", secret.as_str())];

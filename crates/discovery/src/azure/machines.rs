@@ -1,10 +1,10 @@
-//! Virtual machines of Azure as targets, those of scale sets included.
+//! Discovery of Azure virtual machines, including the machines of scale sets.
 //!
 //! ```text
-//! machines, scale sets, machines of those -> the primary interface of each -> targets
+//! machines, scale sets, machines of each scale set -> primary interface of each -> targets
 //! ```
 //!
-//! Interfaces are kept for ten refreshes and a bit, as upstream keeps them.
+//! Network interfaces are cached for 10 to 13 refresh intervals, as in upstream.
 
 use super::super::tokens::Tokens;
 use super::identity::{Account, AzureCloud, AzureIdentity};
@@ -25,46 +25,47 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// Versions of the APIs.
+/// Versions of the APIs for machines, for network interfaces, and for the interfaces of scale sets.
 const COMPUTE: &str = "2024-03-01";
 const NETWORK: &str = "2023-05-01";
 const SCALE_SET_NETWORK: &str = "2018-10-01";
 
-/// Interfaces that are kept, at most.
+/// Maximum number of cached network interfaces.
 const KEPT_MAX: usize = 5000;
 
-/// Interfaces that are asked for side by side. Upstream asks for all at once.
+/// Maximum number of concurrent requests for network interfaces. Upstream sends all requests at
+/// once.
 const SIDE_BY_SIDE: usize = 16;
 
-/// One of `azure_sd_configs`
+/// An entry of `azure_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AzureSettings {
-    /// `environment`
+    /// The `environment` key: name of the Azure cloud.
     pub environment: String,
-    /// `subscription_id`
+    /// The `subscription_id` key: subscription whose machines are discovered.
     pub subscription: String,
-    /// `tenant_id`
+    /// The `tenant_id` key: directory of the subscription.
     pub tenant: String,
-    /// As whom: `authentication_method`.
+    /// The `authentication_method` key with its credentials.
     pub identity: AzureIdentity,
-    /// `resource_group`; empty for all.
+    /// The `resource_group` key: group to discover; empty for all groups.
     pub resource_group: String,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the APIs are reached.
+    /// Settings of the HTTP client that calls the APIs.
     pub client: HttpSettings,
 }
 
-/// Asks Azure.
+/// Discovery of Azure virtual machines; each refresh lists all machines and scale sets.
 pub(in super::super) struct Machines {
     settings: AzureSettings,
     api: Arc<Api>,
-    /// Where the API is, and who asks it; what is wrong with the settings if there is none.
+    /// API endpoint and access tokens, or the error in the settings that every refresh returns.
     access: Result<Access, Error>,
     clock: Arc<dyn Clock>,
-    /// Interfaces by their ids, and when they are forgotten.
+    /// Cached network interfaces by id, each with its expiry time in milliseconds.
     kept: BTreeMap<String, (Interface, i64)>,
 }
 
@@ -95,7 +96,7 @@ answers! {
         tags: BTreeMap<String, String>,
         instance_id: String,
         properties: MachineProperties,
-        /// The scale set that it belongs to.
+        /// Name of the scale set that the machine belongs to; empty if it belongs to none.
         #[serde(skip)]
         scale_set: String,
     }
@@ -143,7 +144,7 @@ answers! {
 
     #[serde(rename_all = "camelCase")]
     struct InterfaceProperties {
-        /// Not known of a machine that is switched off.
+        /// Whether this is the machine's primary interface. Missing if the machine is switched off.
         primary: Option<bool>,
         ip_configurations: Vec<IpConfiguration>,
     }
@@ -183,7 +184,7 @@ impl Machines {
         Self::with(access, settings, bytes_max, clock)
     }
 
-    /// Like [`Self::new`], with an API and who asks it.
+    /// Creates a discovery like [`Self::new`] that uses the given API endpoint and account.
     pub(super) fn with(
         access: Result<(String, Account), Error>,
         settings: &AzureSettings,
@@ -216,7 +217,7 @@ impl Machines {
         ]))
     }
 
-    /// A whole list of the API of compute; `path` stands behind the subscription.
+    /// Returns all pages of a list of the compute API. `path` is relative to the subscription.
     async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -230,7 +231,7 @@ impl Machines {
         Ok(pages.into_iter().flat_map(|page| page.value).collect())
     }
 
-    /// The machines, those of scale sets behind the others.
+    /// Returns all machines: first those outside of scale sets, then those of each scale set.
     async fn machines(&self) -> Result<Vec<Machine>, Error> {
         let group = match self.settings.resource_group.as_str() {
             "" => String::new(),
@@ -270,7 +271,7 @@ impl Machines {
         Ok(machines)
     }
 
-    /// Where an interface of a machine is.
+    /// Returns the URL of a network interface of a machine.
     fn interface_url(&self, machine: &Machine, id: &str) -> Result<String, Error> {
         let endpoint = &self.access()?.endpoint;
         let subscription = &self.settings.subscription;
@@ -293,7 +294,8 @@ impl Machines {
         ))
     }
 
-    /// Asks for the interfaces of `machines` that are not kept. What there is not, is not kept.
+    /// Requests the interfaces of `machines` that are not cached. Interfaces that do not exist are
+    /// logged and not cached.
     async fn fetch(&mut self, machines: &[Machine]) -> Result<(), Error> {
         let now_ms = self.clock.now_ms();
         self.kept.retain(|_, (_, end_ms)| now_ms < *end_ms);
@@ -319,8 +321,8 @@ impl Machines {
         Ok(())
     }
 
-    /// When an interface is forgotten: ten refreshes from now and up to three more, so that not
-    /// all are asked for at once.
+    /// Returns the expiry time of an interface cached now: 10 to 13 refresh intervals ahead,
+    /// depending on a hash of its id, so that not all interfaces expire at once.
     fn end_ms(&self, id: &str) -> i64 {
         let refresh_ms = self.settings.refresh.as_millis() as u64;
         let spread = xxhash_rust::xxh3::xxh3_64(id.as_bytes());
@@ -336,14 +338,15 @@ impl Machines {
         for machine in &machines {
             groups.extend(self.target(machine).map_err(failed)?);
         }
-        // There may be more than are to be kept.
+        // The targets of this refresh may need more interfaces than the cache may keep.
         while self.kept.len() > KEPT_MAX {
             self.kept.pop_last();
         }
         Ok(groups)
     }
 
-    /// The target, unless the machine has no primary interface or is switched off.
+    /// Builds the target of a machine. Returns `None` if the machine has no primary interface or is
+    /// switched off.
     fn target(&self, machine: &Machine) -> Result<Option<Group>, Error> {
         let mut meta = self.meta(machine)?;
         for Reference { id } in &machine.properties.network_profile.network_interfaces {
@@ -432,14 +435,16 @@ impl Refresh for Machines {
         if targets.is_err()
             && let Ok(access) = &self.access
         {
-            // It may be the token that is wrong.
+            // The failure may be caused by an invalid token, so the next refresh requests a new
+            // one.
             access.tokens.forget().await;
         }
         targets
     }
 }
 
-/// The cloud that an environment names, where its API is, and whom tokens are for.
+/// Returns the cloud of an environment name, with the endpoint of its API and the audience of
+/// tokens.
 fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> {
     Ok(match name.to_ascii_uppercase().as_str() {
         "AZURECHINACLOUD" => (
@@ -465,7 +470,7 @@ fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> 
     })
 }
 
-/// The resource group in the id of a resource.
+/// Extracts the resource group from a resource id.
 fn resource_group(id: &str) -> Result<&str, Error> {
     let mut parts = id.split('/');
     let found = parts.find(|part| part.eq_ignore_ascii_case("resourceGroups"));

@@ -1,4 +1,5 @@
-//! Microsoft's services on the loopback, as their documentation says.
+//! Tests of Azure discovery and authentication against stub servers that follow Microsoft's
+//! documentation.
 
 use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};
 use super::identity::Account;
@@ -75,7 +76,7 @@ fn by_secret() -> AzureIdentity {
     }
 }
 
-/// Machines of the API at `url`, asked as `identity` in an environment.
+/// Creates a discovery for the API at `url`, with the given identity and environment variables.
 fn machines(
     url: &str,
     identity: AzureIdentity,

@@ -1,17 +1,17 @@
-//! An instance of a service in Consul, and the target that it makes.
+//! Service instances in Consul's health responses, and their conversion to targets.
 
 use crate::group::{Group, or_default};
 use crate::meta::{Meta, host_port, surrounded};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The check by which a node is in maintenance.
+/// Id of the check that marks a node as being in maintenance.
 const NODE_MAINTENANCE: &str = "_node_maintenance";
 
-/// How the checks begin by which services are.
+/// Prefix of the ids of checks that mark a service as being in maintenance.
 const SERVICE_MAINTENANCE: &str = "_service_maintenance:";
 
-/// An entry of `/v1/health/service/NAME`.
+/// An entry of the response of `/v1/health/service/NAME`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct Instance {
@@ -55,7 +55,7 @@ struct Check {
     status: String,
 }
 
-/// What all instances of a service have in common.
+/// Label values and settings that all instances of a service share.
 pub(super) struct Tagging<'s> {
     pub(super) service: &'s str,
     pub(super) datacenter: &'s str,
@@ -63,7 +63,7 @@ pub(super) struct Tagging<'s> {
 }
 
 impl Instance {
-    /// The target that this instance makes.
+    /// Builds the target of this instance.
     pub(super) fn target(&self, tagging: &Tagging<'_>) -> Group {
         let (node, service) = (&self.node, &self.service);
         let mut meta = Meta::new("consul");
@@ -81,7 +81,8 @@ impl Instance {
         meta.set_each("metadata_", &node.meta);
         meta.set_each("service_metadata_", &service.meta);
         meta.set_each("tagged_address_", &node.tagged_addresses);
-        // A service may be registered by another node than the one that it is on.
+        // The service address takes precedence, because a service may be registered by a node on
+        // which it does not run.
         let host = match service.address.is_empty() {
             true => &node.address,
             false => &service.address,
@@ -89,7 +90,7 @@ impl Instance {
         meta.at(host_port(host, service.port))
     }
 
-    /// The worst of all checks; empty if one has a status that there is not.
+    /// Returns the worst status of all checks, or an empty string if a check has an unknown status.
     fn health(&self) -> &'static str {
         let mut ranks = self.checks.iter().map(Check::rank);
         match ranks.try_fold(0, |worst: u8, rank| Some(worst.max(rank?))) {

@@ -1,10 +1,10 @@
-//! A Consul on the loopback whose catalog changes, and that holds queries back.
+//! Tests against a Consul stub whose catalog changes and which blocks queries.
 
 use super::*;
 use crate::stub::{Asked, Reply, Seen, Stub, until};
 use tokio::sync::watch;
 
-/// What the server has: the index, and services with their instances.
+/// State of the stub: its index, and the service names with their instances in JSON.
 type State = (u64, Vec<(&'static str, &'static str)>);
 
 const WEB: &str = r#"[{
@@ -94,7 +94,7 @@ fn watched(settings: &ConsulSettings) -> Seen {
     let seen = Seen::new();
     let timing = Timing {
         pause: Duration::from_millis(1),
-        // However slow the machine is, the first list is whole.
+        // Long enough that the first list is complete, even on a slow machine.
         first: Duration::from_secs(60),
         retry: Duration::from_millis(1),
     };

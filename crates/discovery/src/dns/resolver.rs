@@ -1,14 +1,16 @@
-//! Asks the servers of `resolv.conf`, over UDP and, if an answer does not fit, over TCP.
+//! DNS resolver that queries the servers of `resolv.conf` over UDP, and over TCP if a response is
+//! truncated.
 //!
 //! ```text
-//! name -> names with search domains -> each server in turn -> the first that knows or denies it
+//! name -> names with search domains -> each server in turn -> first answer or "no such name"
 //! ```
 //!
-//! Facts are from upstream's `discovery/dns` and the library that it asks with: which names are
-//! tried in which order, which answers end the search. The file is read for each look-up, so that
-//! a change takes effect.
+//! The order of the names to try and the responses that end the search follow upstream's
+//! `discovery/dns` and the DNS library that it uses. `resolv.conf` is read for each lookup, so that
+//! changes take effect.
 //!
-//! Invariant: "there is no such name" is only said if each domain that was asked for says so.
+//! Invariant: a name is reported as non-existent only if every candidate name was denied by a
+//! server.
 
 use super::RecordType;
 use crate::api::wrong;
@@ -24,33 +26,33 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tracing::warn;
 
-/// How long one server may take for one step: connecting, an answer.
+/// Timeout of one step of a query to one server, such as connecting or waiting for a response.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of an answer that is asked for over UDP.
+/// Maximum size, in bytes, of a UDP response, as advertised in the query (EDNS).
 const UDP_BYTES_MAX: u16 = 4096;
 
-/// The most that a datagram can have.
+/// Maximum size of a UDP datagram in bytes.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
 
-/// What is used of a record.
+/// The parts of a DNS record that a target needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Address(IpAddr),
-    /// Host, which ends with a dot, and port.
+    /// Host, with a trailing dot, and port.
     Srv(String, u16),
     Mx(String),
     Ns(String),
 }
 
-/// Resolves names.
+/// Resolves names with the servers of a `resolv.conf` file.
 #[derive(Debug)]
 pub(super) struct Resolver {
     resolv_conf: PathBuf,
     port: u16,
 }
 
-/// What `resolv.conf` says.
+/// Settings of `resolv.conf` that the resolver supports.
 #[derive(Debug, PartialEq, Eq)]
 struct Config {
     servers: Vec<String>,
@@ -58,22 +60,23 @@ struct Config {
     dots_min: usize,
 }
 
-/// What a server said.
+/// Response of one server to a query.
 enum Reply {
     Records(Vec<Record>),
     NoSuchName,
-    /// It cannot say.
+    /// The server returned an error code, so that another server may have an answer.
     Refused(RCODE),
     Truncated,
 }
 
 impl Resolver {
-    /// A resolver that asks the servers in the file `resolv_conf` at `port`.
+    /// Creates a resolver that queries the servers in the file `resolv_conf` at `port`.
     pub(super) fn new(resolv_conf: PathBuf, port: u16) -> Self {
         Self { resolv_conf, port }
     }
 
-    /// The records of `name`; none if there is no such name.
+    /// Returns the records of `name`; empty if the name does not exist. Fails if neither is certain
+    /// because of server errors.
     pub(super) async fn look_up(&self, name: &str, kind: RecordType) -> Result<Vec<Record>, Error> {
         let text = tokio::fs::read_to_string(&self.resolv_conf)
             .await
@@ -84,7 +87,7 @@ impl Resolver {
             match self.ask_any(&config, &candidate, kind).await {
                 Some(Reply::Records(records)) => return Ok(records),
                 Some(_) => {}
-                // A later name may still have an answer.
+                // A later candidate name may still have an answer.
                 None => all_denied = false,
             }
         }
@@ -97,7 +100,8 @@ impl Resolver {
         }
     }
 
-    /// The first answer that knows or denies `name`, which is complete.
+    /// Queries the servers in turn for `name`. Returns the first complete answer or denial, or
+    /// `None` if every server fails.
     async fn ask_any(&self, config: &Config, name: &str, kind: RecordType) -> Option<Reply> {
         for server in &config.servers {
             let answer = match server.parse() {
@@ -149,7 +153,7 @@ impl Config {
                 Some("options") => {
                     for option in words {
                         if let Some(dots) = option.strip_prefix("ndots:") {
-                            // 15 as the C library has it.
+                            // The C library has the same upper limit of 15.
                             config.dots_min = dots.parse().map_or(0, |dots: usize| dots.min(15));
                         }
                     }
@@ -160,7 +164,7 @@ impl Config {
         config
     }
 
-    /// The rooted names to try for `name`, in order.
+    /// Returns the fully qualified names to try for `name`, in order.
     fn names(&self, name: &str) -> Vec<String> {
         if name.ends_with('.') {
             return vec![name.to_owned()];
@@ -201,7 +205,8 @@ async fn ask_by_udp(server: SocketAddr, name: &str, kind: RecordType) -> Result<
     let answered = async {
         loop {
             let count = socket.recv(&mut bytes).await?;
-            // Others may send to this port too.
+            // Other hosts can send datagrams to this port too, so wait for one with the matching
+            // id.
             if bytes[..count].starts_with(&id.to_be_bytes()) {
                 return Ok(count);
             }
@@ -230,7 +235,7 @@ async fn ask_by_tcp(server: SocketAddr, name: &str, kind: RecordType) -> Result<
     }
 }
 
-/// A question with a number of its own; `is_long` allows more than the 512 bytes of an answer.
+/// Encodes a query with a random id. `is_long` allows UDP responses of more than 512 bytes.
 fn question(name: &str, kind: RecordType, is_long: bool) -> Result<(u16, Vec<u8>), String> {
     let mut number = [0; 2];
     let filled = SystemRandom::new().fill(&mut number);
@@ -282,7 +287,7 @@ fn read(bytes: &[u8]) -> Result<Reply, String> {
     })
 }
 
-/// What is used of a record; aliases on the way to it are not.
+/// Returns the used parts of a record. CNAME records, which precede the answer, are skipped.
 fn used(data: &RData<'_>) -> Option<Record> {
     Some(match data {
         RData::A(a) => Record::Address(Ipv4Addr::from(a.address).into()),

@@ -1,4 +1,4 @@
-//! Names against servers on the loopback that answer over UDP and TCP.
+//! Tests of DNS discovery against servers on the loopback that answer over UDP and TCP.
 
 use super::resolver::Resolver;
 use super::*;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-/// A server of the names below `example.`.
+/// A DNS server for the names below `example.`.
 struct Server {
     port: u16,
-    /// What was asked: how, and which name.
+    /// Protocol and name of each received query.
     asked: Arc<Mutex<Vec<String>>>,
     is_broken: Arc<AtomicBool>,
 }
@@ -23,7 +23,7 @@ impl Server {
         let (udp, tcp, port) = loop {
             let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
             let port = udp.local_addr().unwrap().port();
-            // Another program may have the port of this number for TCP.
+            // Another program may already use this port number for TCP.
             if let Ok(tcp) = TcpListener::bind(("127.0.0.1", port)).await {
                 break (udp, tcp, port);
             }
@@ -54,10 +54,10 @@ impl Server {
         server
     }
 
-    /// A discovery of `names` by a `resolv.conf` that says `search`.
+    /// Creates a discovery of `names` with a `resolv.conf` that contains a search domain.
     fn names(&self, dir: &std::path::Path, names: &[&str], kind: RecordType, port: i64) -> Names {
         let path = dir.join("resolv.conf");
-        // Nobody answers at the first address.
+        // No server answers at the first address.
         let text = "nameserver 127.9.9.9\nnameserver 127.0.0.1\nsearch example\n";
         std::fs::write(&path, text).unwrap();
         let settings = DnsSettings {

@@ -1,4 +1,4 @@
-//! Containers of an engine as targets: one for each network and port.
+//! Discovery of Docker containers, with one target per network and exposed TCP port.
 
 use super::DockerSettings;
 use super::daemon::Daemon;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Asks an engine for its containers.
+/// Discovery of the containers of one Docker engine.
 #[derive(Debug)]
 pub(in super::super) struct Containers {
     settings: DockerSettings,
@@ -140,7 +140,7 @@ fn targets(
 }
 
 impl Container {
-    /// The labels that all its targets have; `None` if it has no name.
+    /// Returns the labels that all targets of the container share, or `None` if it has no name.
     fn meta(&self) -> Option<Meta> {
         let mut meta = Meta::new("docker");
         meta.set("container_id", &self.id);
@@ -150,10 +150,10 @@ impl Container {
         Some(meta)
     }
 
-    /// Its networks, or those of the container whose network it shares.
+    /// Returns the container's networks, or those of the container whose network it shares.
     fn endpoints<'c>(&'c self, by_id: &BTreeMap<&str, &'c Container>) -> Vec<&'c Endpoint> {
         let mut owner = self;
-        // Each step leads to another container, unless they share in a circle.
+        // Each step leads to another container, unless the containers form a cycle.
         for _ in 0..by_id.len() {
             if !owner.network_settings.networks.is_empty() {
                 break;
@@ -170,7 +170,7 @@ impl Container {
 }
 
 impl Endpoint {
-    /// Its address; empty if it has none.
+    /// Returns the IPv4 address, or else the IPv6 address; empty if there is neither.
     fn address(&self) -> String {
         let parsed = [&self.ip, &self.ipv6]
             .into_iter()

@@ -1,4 +1,4 @@
-//! A Docker engine, asked over HTTP or a Unix socket, and the networks that it knows.
+//! Client of a Docker engine over HTTP or a Unix socket, and the labels of its networks.
 
 use super::Filter;
 use crate::api::{Answer, Api, wrong};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 
-/// An engine.
+/// A Docker engine, reached at the `host` address of the config.
 #[derive(Debug)]
 pub(super) struct Daemon {
     place: Place,
@@ -32,12 +32,13 @@ enum Place {
         api: Box<Api>,
     },
     Unix(PathBuf),
-    /// A protocol that is not known.
+    /// The `host` address has an unsupported scheme; every request fails.
     Nowhere,
 }
 
 impl Daemon {
-    /// The engine at `host`; `client` is for HTTP alone, as upstream.
+    /// Creates a client for the engine at `host`. The settings `client` apply only to `http` and
+    /// `https` addresses, as in upstream.
     pub(super) fn new(host: &str, client: &HttpSettings, bytes_max: u64) -> Self {
         let place = match host.split_once("://") {
             Some(("unix", path)) => Place::Unix(PathBuf::from(path)),
@@ -58,7 +59,7 @@ impl Daemon {
         }
     }
 
-    /// The list at `path`, narrowed by `filters`.
+    /// Returns the list at `path`, restricted by `filters`.
     pub(super) async fn list<T>(&self, path: &str, filters: &[Filter]) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -84,7 +85,7 @@ impl Daemon {
         Ok(list.unwrap_or_default())
     }
 
-    /// The labels of networks, by their id, under `prefix`.
+    /// Returns the labels of all networks, by network id; label names begin with `prefix`.
     pub(super) async fn networks(
         &self,
         prefix: &'static str,
@@ -116,7 +117,7 @@ struct Network {
     labels: BTreeMap<String, String>,
 }
 
-/// Filters as Docker reads them: `{"name": {"value": true}}`.
+/// Encodes filters in Docker's JSON format: `{"name": {"value": true}}`.
 fn written(filters: &[Filter]) -> String {
     let mut map: BTreeMap<&str, BTreeMap<&str, bool>> = BTreeMap::new();
     for filter in filters {

@@ -1,4 +1,4 @@
-//! Nodes, services and tasks of a swarm as targets.
+//! Discovery of the nodes, services and tasks of a Docker swarm.
 
 use super::daemon::Daemon;
 use super::{SwarmRole, SwarmSettings};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What stands before the labels.
+/// Prefix of the names of all swarm labels.
 const PREFIX: &str = "dockerswarm";
 
-/// Asks a manager of a swarm.
+/// Discovery of the objects of one role in a Docker swarm.
 #[derive(Debug)]
 pub(in super::super) struct Swarm {
     settings: SwarmSettings,
@@ -310,7 +310,8 @@ impl Swarm {
         Ok(groups)
     }
 
-    /// The targets of a task in one network.
+    /// Appends the targets of a task in one network: one per published TCP port, or one with the
+    /// configured port.
     fn attached(&self, ip: &str, ports: &[Port], meta: &Meta, groups: &mut Vec<Group>) {
         let before = groups.len();
         for port in tcp(ports) {
@@ -397,7 +398,7 @@ fn tcp(ports: &[Port]) -> impl Iterator<Item = &Port> {
     ports.iter().filter(|port| port.protocol == "tcp")
 }
 
-/// The address in `10.0.0.3/24`.
+/// Returns the address part of a prefix such as `10.0.0.3/24`.
 fn ip_of(prefix: &str) -> Result<String, Error> {
     let ip = prefix.split_once('/').map(|(ip, _)| ip);
     match ip.and_then(|ip| ip.parse::<IpAddr>().ok()) {

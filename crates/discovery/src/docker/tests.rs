@@ -1,4 +1,4 @@
-//! Engines on the loopback and at a Unix socket.
+//! Tests of Docker discovery against stub engines on the loopback and at a Unix socket.
 
 use super::*;
 use crate::discover::Refresh;

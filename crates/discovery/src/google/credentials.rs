@@ -1,4 +1,4 @@
-//! Where Google's tokens come from.
+//! Google access tokens, from a service account key, user credentials or the metadata server.
 
 use super::super::tokens::{Issuer, Token, Tokens};
 use crate::api::{Api, wrong};
@@ -15,49 +15,51 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What a token may do that metrics are written with.
+/// OAuth scope that permits writing metrics.
 const WRITE_METRICS: &str = "https://www.googleapis.com/auth/monitoring.write";
 
-/// The server that tells a machine of Google's about itself.
+/// Default host of the metadata server.
 const METADATA: &str = "metadata.google.internal";
 
-/// Shows it that who asks means it.
+/// Header that the metadata server requires, as protection against forwarded requests.
 const FLAVOR: HeaderName = HeaderName::from_static("metadata-flavor");
 
-/// How long it may take; elsewhere there is no answer at all.
+/// Timeout of a request to the metadata server. Outside of Google Cloud nothing answers at its
+/// address.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where tokens are sold, if a file of credentials does not say.
+/// Token URL, used if the credentials file contains none.
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
 
-/// How long a statement is good.
+/// Lifetime of a signed assertion in seconds.
 const STATEMENT_SECONDS: i64 = 3600;
 
-/// The grant that takes a signed statement for a token.
+/// Grant type of requests that exchange a signed JWT for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Bytes of an answer about tokens.
+/// Maximum size, in bytes, of a response with a token.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// `google_iam`: how requests that write metrics are signed.
+/// The `google_iam` key: how requests that write metrics are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoogleIamSettings {
-    /// `credentials_file`: of a service account.
+    /// The `credentials_file` key: file with the key of a service account.
     pub credentials_file: Option<PathBuf>,
 }
 
 impl GoogleIamSettings {
-    /// What signs so.
+    /// Creates the signer that these settings describe. It adds an access token to each request and
+    /// refreshes it before it expires.
     pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
         let account = Account::new(WRITE_METRICS, self.credentials_file.clone());
         Arc::new(Tokens::new(account, clock))
     }
 }
 
-/// Buys tokens for a service account, a user or a machine.
+/// Requests access tokens for a service account, a user or the machine.
 pub(super) struct Account {
     scope: &'static str,
-    /// The file that is read, whatever the environment says.
+    /// Credentials file from the config; it takes precedence over the environment.
     file: Option<PathBuf>,
     api: Api,
     variables: Variables,
@@ -78,13 +80,13 @@ answers! {
 }
 
 impl Account {
-    /// Who buys tokens that are good for `scope`.
+    /// Creates an account whose tokens are valid for `scope`.
     pub(super) fn new(scope: &'static str, file: Option<PathBuf>) -> Self {
         let variables = of_process();
         Self::with(scope, file, variables)
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates an account like [`Self::new`] that reads environment variables from `variables`.
     pub(super) fn with(scope: &'static str, file: Option<PathBuf>, variables: Variables) -> Self {
         Self {
             scope,
@@ -98,7 +100,8 @@ impl Account {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// The credentials of the config, of the environment or of the user's folder.
+    /// Reads the credentials file of the config, of the environment or of the user's home folder.
+    /// Returns `None` if there is none.
     async fn credentials(&self) -> Result<Option<Credentials>, Error> {
         let named = self.file.clone();
         let variable = || {
