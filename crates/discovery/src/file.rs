@@ -96,8 +96,8 @@ impl Files {
     fn paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for pattern in &self.patterns {
-            // The config validation accepted the pattern. If its folder cannot be read, it matches
-            // no files.
+            // The config validation rejects malformed patterns; one that is malformed all the same
+            // matches no files.
             paths.extend(named_files::find(pattern).unwrap_or_default());
         }
         paths

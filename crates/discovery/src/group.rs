@@ -1,27 +1,27 @@
-//! Groups of targets, the form in which discoveries publish them.
+//! Target groups, the form in which discoveries publish their targets.
 
 use super::json;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// Addresses and the labels that they share.
+/// Target addresses with the labels that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
-    /// `host:port`, one a target.
+    /// Addresses in the form `host:port`, one per target.
     #[serde(deserialize_with = "or_default")]
     pub targets: Vec<String>,
-    /// Labels of all of them.
+    /// Labels of all targets in the group.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
 }
 
-/// Reads target groups from JSON; `null` is an empty list.
+/// Decodes target groups from JSON; `null` is an empty list.
 pub fn read_json_groups(bytes: &[u8]) -> Result<Vec<Group>, String> {
     check_groups(json::from_slice(bytes)?)
 }
 
-/// Rejects groups that are `null`, and labels without a name.
+/// Rejects groups that are `null` and labels with an empty name, as upstream does.
 pub(super) fn check_groups(groups: Vec<Option<Group>>) -> Result<Vec<Group>, String> {
     let groups: Option<Vec<Group>> = groups.into_iter().collect();
     let groups = groups.ok_or("nil target group item found")?;
@@ -31,7 +31,7 @@ pub(super) fn check_groups(groups: Vec<Option<Group>>) -> Result<Vec<Group>, Str
     }
 }
 
-/// `null` is the default of a type, as in Go.
+/// Deserializes `null` as the default value of the type, as Go does.
 pub(super) fn or_default<'d, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'d>,
@@ -40,5 +40,6 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads target groups from YAML. The binary owns the reader of YAML and lends it.
+/// Function that decodes target groups from YAML. The binary contains the YAML reader of configs
+/// and passes it to this crate.
 pub type ReadYaml = fn(&str) -> Result<Vec<Group>, String>;

@@ -1,6 +1,6 @@
-//! Targets from Hetzner: servers of its cloud, or dedicated ones of Robot.
+//! Discovery of Hetzner servers: cloud servers, or dedicated servers managed in Robot.
 //!
-//! Facts are from upstream's `discovery/hetzner` and Hetzner's APIs.
+//! The behaviour follows upstream's `discovery/hetzner` and Hetzner's APIs.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -17,34 +17,34 @@ use std::time::Duration;
 const CLOUD: &str = "https://api.hetzner.cloud/v1";
 const ROBOT: &str = "https://robot-ws.your-server.de";
 
-/// What upstream's labels hold where there is no address.
+/// Label value for a missing address, as in upstream, where Go formats a nil address.
 const NO_ADDRESS: &str = "<nil>";
 
-/// Which of Hetzner's servers become targets.
+/// The kind of Hetzner server that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HetznerRole {
-    /// Those of the cloud.
+    /// Servers of Hetzner Cloud.
     Hcloud,
-    /// Dedicated ones.
+    /// Dedicated servers managed in Robot.
     Robot,
 }
 
-/// One of `hetzner_sd_configs`
+/// An entry of `hetzner_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HetznerSettings {
-    /// `role`
+    /// The `role` key: kind of server to discover.
     pub role: HetznerRole,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `label_selector`
+    /// The `label_selector` key: selector of cloud servers.
     pub label_selector: String,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks Hetzner.
+/// Discovery of Hetzner servers; each refresh lists all servers of one role.
 #[derive(Debug)]
 pub(super) struct Servers {
     settings: HetznerSettings,
@@ -185,7 +185,7 @@ impl Servers {
         Self::at(endpoint, settings, bytes_max)
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
     pub(super) fn at(endpoint: &str, settings: &HetznerSettings, bytes_max: u64) -> Self {
         Self {
             api: Api::new(&settings.client, bytes_max),
@@ -194,7 +194,7 @@ impl Servers {
         }
     }
 
-    /// All pages of a list.
+    /// Returns all pages of the list at `path`, which must contain a query.
     async fn pages(&self, path: &str) -> Result<Vec<Page>, Error> {
         let url = |number| format!("{}{path}&page={number}", self.endpoint);
         let next = |page: &Page, _| page.meta.pagination.next_page.map(&url);
@@ -274,7 +274,7 @@ impl CloudServer {
             ("public_ipv6_network", self.public_net.ipv6.shown()),
             ("hcloud_location", &location.name),
             ("hcloud_location_network_zone", &location.network_zone),
-            // The names of these two are kept for configs of old.
+            // Upstream keeps these two label names for compatibility with existing configs.
             ("hcloud_datacenter_location", &location.name),
             (
                 "hcloud_datacenter_location_network_zone",

@@ -1,4 +1,4 @@
-//! Targets from an HTTP server that answers with a JSON list of groups.
+//! Discovery from an HTTP server that returns a JSON list of target groups.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -9,12 +9,12 @@ use hyper::StatusCode;
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
-/// The label that names the server.
+/// Label with the URL of the server.
 const URL: &str = "__meta_url";
 
 const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh-interval-seconds");
 
-/// A server and how to ask it.
+/// Discovery that requests the target groups of one HTTP server at an interval.
 #[derive(Debug)]
 pub(super) struct Source {
     url: String,
@@ -65,7 +65,7 @@ impl Refresh for Source {
     }
 }
 
-/// JSON, in UTF-8 if the charset is named.
+/// Returns whether a content type is JSON, in UTF-8 if it names a charset.
 pub(super) fn is_json(content_type: &str) -> bool {
     let lower = content_type.trim().to_ascii_lowercase();
     let Some(rest) = lower.strip_prefix("application/json") else {

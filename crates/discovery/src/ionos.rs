@@ -1,6 +1,6 @@
-//! Targets from IONOS Cloud: the servers of a data centre.
+//! Discovery of the servers of an IONOS Cloud data centre.
 //!
-//! Facts are from upstream's `discovery/ionos` and IONOS's Cloud API.
+//! The behaviour follows upstream's `discovery/ionos` and IONOS's Cloud API.
 
 use super::api::Api;
 use super::discover::Refresh;
@@ -12,26 +12,26 @@ use firn_model::error::Error;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Where the API is.
+/// Base URL of the IONOS Cloud API.
 const ENDPOINT: &str = "https://api.ionos.com";
 
-/// What an interface without a name is called.
+/// Name of network interfaces without a name, used in label names.
 const UNNAMED: &str = "unnamed";
 
-/// One of `ionos_sd_configs`
+/// An entry of `ionos_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IonosSettings {
-    /// `datacenter_id`
+    /// The `datacenter_id` key: data centre whose servers are discovered.
     pub datacenter: String,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks IONOS.
+/// Discovery of the servers of an IONOS data centre; each refresh lists all servers.
 #[derive(Debug)]
 pub(super) struct Servers {
     settings: IonosSettings,
@@ -108,7 +108,7 @@ impl Servers {
         Self::at(ENDPOINT, settings, bytes_max)
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
     pub(super) fn at(endpoint: &str, settings: &IonosSettings, bytes_max: u64) -> Self {
         Self {
             api: Api::new(&settings.client, bytes_max),
@@ -141,9 +141,9 @@ impl Refresh for Servers {
 }
 
 impl Server {
-    /// The target, unless the server has no address.
+    /// Builds the target of a server. Returns `None` if the server has no IP address.
     fn target(&self, list: &str, port: i64) -> Option<Group> {
-        // Those of a later interface stand before those of an earlier one.
+        // Addresses of later interfaces precede those of earlier ones, as in upstream.
         let mut ips: Vec<String> = Vec::new();
         let mut of_nics: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let nics = self.entities.nics.items.iter();

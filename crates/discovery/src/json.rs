@@ -1,6 +1,6 @@
-//! JSON of others, read as Go's `encoding/json` reads it: [`text`] makes a tree of bytes, and
-//! [`decode`] types of the tree. Fields that are missing or null have the default of their type,
-//! and unknown fields are ignored.
+//! JSON reader for API responses with the semantics of Go's `encoding/json`. [`text`] parses bytes
+//! to a tree, and [`decode`] converts the tree to types. Missing and `null` fields have the default
+//! value of their type; unknown fields are ignored.
 
 mod decode;
 mod text;
@@ -10,13 +10,13 @@ mod tests;
 
 use serde::de::DeserializeOwned;
 
-/// Reads a text that is one value.
+/// Decodes bytes that contain exactly one JSON value.
 pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let tree = text::parse(bytes).map_err(|e| e.to_string())?;
     T::deserialize(tree).map_err(|e| e.to_string())
 }
 
-/// Structs of which each field may be missing or null.
+/// Defines structs for deserialization in which each field may be missing or `null`.
 macro_rules! answers {
     ($($(#[$meta:meta])* $seen:vis struct $name:ident {
         $($(#[$of_field:meta])* $field_seen:vis $field:ident: $kind:ty,)*

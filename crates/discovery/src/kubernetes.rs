@@ -1,15 +1,17 @@
-//! Targets from a Kubernetes API: nodes, pods, services, endpoints, slices of these, ingresses.
+//! Discovery of Kubernetes objects: nodes, pods, services, endpoints, endpoint slices and
+//! ingresses.
 //!
 //! ```text
-//! access -> a reflector for each kind and namespace: list, then watch -> stores
-//! any store changed -> all targets of the role are built anew -> a list, at a bounded pace
+//! access -> one reflector per kind and namespace: list, then watch -> stores
+//! any store changed -> all targets of the role are rebuilt -> publish, at a limited rate
 //! ```
 //!
-//! Facts are from upstream's `discovery/kubernetes` and Kubernetes's API. Building everything anew
-//! needs no index of what depends on what; ten thousand pods take some ten milliseconds.
+//! The behaviour follows upstream's `discovery/kubernetes` and the Kubernetes API. A full rebuild
+//! needs no index of dependencies between objects; it takes some ten milliseconds for ten thousand
+//! pods.
 //!
-//! Invariant: a list is published only from stores that were all listed once, and stores keep what
-//! they hold while the API fails.
+//! Invariant: a list is published only after every store has been listed once, and stores keep
+//! their objects while the API fails.
 
 mod access;
 mod endpoints;
@@ -38,7 +40,7 @@ use tokio::time::sleep;
 use tracing::{error, warn};
 use world::World;
 
-/// Watches a cluster.
+/// Discovery that watches the objects of one role in a Kubernetes cluster.
 pub(super) struct Watch {
     settings: KubernetesSettings,
     bytes_max: u64,
@@ -54,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// The way to the API, which may come to be there later.
+    /// Connects to the API, and retries until it has the necessary addresses and credentials.
     async fn cluster(&self, to: &Published) -> Arc<Cluster> {
         loop {
             let (settings, bytes_max) = (self.settings.clone(), self.bytes_max);
@@ -75,7 +77,7 @@ impl Discover for Watch {
         let cluster = self.cluster(&to).await;
         let changed = Arc::new(Notify::new());
         let world = Arc::new(World::new(&self.settings, changed.clone()));
-        // They end with this future.
+        // Dropping this future stops all reflectors.
         let mut reflectors = JoinSet::new();
         world.reflect(&cluster, &to, self.timing.retry, &mut reflectors);
         let mut pace = Pace::new(self.timing);

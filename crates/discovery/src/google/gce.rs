@@ -1,4 +1,4 @@
-//! Instances of Google Compute Engine as targets.
+//! Discovery of Google Compute Engine instances, with the labels of Prometheus's `gce_sd_configs`.
 
 use super::super::tokens::Tokens;
 use super::credentials::Account;
@@ -15,33 +15,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the API is.
+/// Base URL of the Compute Engine API.
 const ENDPOINT: &str = "https://compute.googleapis.com";
 
-/// What a token may do that instances are listed with.
+/// OAuth scope that permits listing instances.
 const SCOPE: &str = "https://www.googleapis.com/auth/compute.readonly";
 
-/// The kind of a public address.
+/// Type of the access configuration that contains a public IP address.
 const NAT: &str = "ONE_TO_ONE_NAT";
 
-/// One of `gce_sd_configs`
+/// An entry of `gce_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GceSettings {
-    /// `project`
+    /// The `project` key: id of the Google Cloud project.
     pub project: String,
-    /// `zone`
+    /// The `zone` key: zone whose instances are discovered.
     pub zone: String,
-    /// `filter`
+    /// The `filter` key: filter expression that the API applies.
     pub filter: String,
-    /// `tag_separator`
+    /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
 }
 
-/// Asks Compute Engine.
+/// Discovery of Compute Engine instances; each refresh lists all pages.
 pub(in super::super) struct Instances {
     settings: GceSettings,
     api: Api,
@@ -115,7 +115,8 @@ impl Instances {
         )
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`, asked with tokens of `account`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`, with access tokens
+    /// of `account`.
     pub(super) fn at(
         endpoint: &str,
         settings: &GceSettings,
@@ -169,7 +170,8 @@ impl Refresh for Instances {
                     .collect())
             }
             Err(e) => {
-                // It may be the token that is wrong.
+                // The failure may be caused by an invalid token, so the next refresh requests a new
+                // one.
                 self.tokens.forget().await;
                 Err(wrong(format!(
                     "error retrieving refresh targets from gce: {e}"
@@ -180,7 +182,7 @@ impl Refresh for Instances {
 }
 
 impl Instance {
-    /// The target, unless the instance has no interface.
+    /// Builds the target of an instance. Returns `None` if the instance has no network interface.
     fn target(&self, settings: &GceSettings) -> Option<Group> {
         let first = self.network_interfaces.first()?;
         let mut meta = Meta::new("gce");

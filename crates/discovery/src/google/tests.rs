@@ -1,4 +1,5 @@
-//! Google's services on the loopback, as their documentation says.
+//! Tests of Compute Engine discovery and Google credentials against stub servers that follow
+//! Google's documentation.
 
 use super::super::discover::Refresh;
 use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};

@@ -1,8 +1,9 @@
-//! A tree of JSON into types of serde, by the rules of Go's `encoding/json`.
+//! Conversion of a JSON tree to serde types, by the rules of Go's `encoding/json`.
 //!
-//! A key belongs to the field of that name, or else to the first one whose name differs in case
-//! only. Of equal keys the last one counts; objects under equal keys are one object. `null` is the
-//! zero value of any type. A number is no text, and text is no number.
+//! - A key sets the field of that name, or else the first field whose name differs only in case.
+//! - Of duplicate keys the last one takes effect; objects under duplicate keys are merged.
+//! - `null` is the zero value of every type.
+//! - Numbers and strings are not converted to each other.
 
 use super::text::Json;
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer, StringDeserializer};
@@ -10,7 +11,7 @@ use serde::de::{Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use std::fmt;
 
-/// A value does not fit its type.
+/// A value does not have the expected type; contains the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch(String);
 
@@ -70,7 +71,7 @@ impl Json {
     }
 }
 
-/// Methods for the types of whole numbers and of floats.
+/// Generates the `Deserializer` methods of the integer and float types.
 macro_rules! deserialize_numbers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
@@ -194,7 +195,8 @@ impl<'de> Deserializer<'de> for Json {
     }
 }
 
-/// The entries under the names of the fields that they belong to, each field once.
+/// Renames entries to the fields that their keys match, and merges duplicates, so that each field
+/// occurs once.
 fn by_field(entries: Vec<(String, Json)>, fields: &[&str]) -> Vec<(String, Json)> {
     let mut found: Vec<(String, Json)> = Vec::new();
     for (key, value) in entries {
@@ -207,20 +209,22 @@ fn by_field(entries: Vec<(String, Json)>, fields: &[&str]) -> Vec<(String, Json)
     found
 }
 
-/// The field that a key belongs to.
+/// Returns the field that a key matches, or `None` for an unknown key.
 fn field_of<'f>(key: &str, fields: &[&'f str]) -> Option<&'f str> {
     let exact = fields.iter().find(|name| **name == key);
     let folded = || fields.iter().find(|name| is_equal_folded(name, key));
     exact.or_else(folded).copied()
 }
 
-/// Whether two names differ in case only. The Kelvin sign is a `k` and the long s an `s`.
+/// Returns whether two names differ only in case. As in Go, the Kelvin sign equals `k` and the long
+/// s equals `s`.
 fn is_equal_folded(one: &str, other: &str) -> bool {
     let fold = |c: char| c.to_uppercase().flat_map(char::to_lowercase);
     one.chars().flat_map(fold).eq(other.chars().flat_map(fold))
 }
 
-/// Puts a value over an earlier one under an equal key.
+/// Overwrites an earlier value with the value of a duplicate key. Objects are merged, and `null`
+/// does not overwrite scalars.
 fn replace(earlier: &mut Json, value: Json) {
     match (earlier, value) {
         (Json::Object(entries), Json::Object(more)) => entries.extend(more),

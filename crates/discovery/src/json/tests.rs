@@ -1,4 +1,4 @@
-//! Texts and what Go makes of them.
+//! Tests of JSON texts with the results that Go returns for them.
 
 use super::*;
 use crate::group::{Group, read_json_groups};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Replaces escapes such as `\\xff` by bytes.
+/// Replaces escapes such as `\\xff` with the byte that they encode.
 fn unescape(text: &str) -> Vec<u8> {
     let mut parts = text.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -26,7 +26,7 @@ fn escape(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Reads each text of a table; `wanted` reads the other column.
+/// Checks each row of a table: `read` decodes the text, `wanted` the expected result.
 fn check<T: std::fmt::Debug + PartialEq>(
     table: &str,
     read: impl Fn(&[u8]) -> Result<T, String>,

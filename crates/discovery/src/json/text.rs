@@ -1,30 +1,31 @@
-//! Bytes into a tree of JSON, as Go's `encoding/json` reads them.
+//! JSON parser that converts bytes to a tree, like Go's `encoding/json`.
 //!
-//! Go replaces each byte that is not UTF-8, and each half of a surrogate pair that stands alone,
-//! with U+FFFD. Numbers stay text: a number that no field wants may have any size.
+//! As in Go, each byte that is not valid UTF-8 and each unpaired surrogate becomes U+FFFD. Numbers
+//! remain text, so that a number in an unused field may have any size.
 //!
-//! Invariant: the depth is limited to [`DEPTH_MAX`]; the tree has fewer values than bytes.
+//! Invariant: the nesting depth is at most [`DEPTH_MAX`], and the tree has fewer values than the
+//! text has bytes.
 
 use std::fmt;
 
-/// Deepest nesting. Go's limit is 10,000, for which a thread needs a larger stack; answers have
+/// Maximum nesting depth. Go's limit of 10,000 would need a larger thread stack; API responses have
 /// about ten levels.
 const DEPTH_MAX: usize = 500;
 
-/// A value.
+/// A JSON value that owns its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json {
     Null,
     Bool(bool),
-    /// The digits.
+    /// The digits of a number, as written in the text.
     Number(String),
     Text(String),
     List(Vec<Json>),
-    /// Keys and values in the order of the text, equal keys included.
+    /// Keys and values in the order of the text, including duplicate keys.
     Object(Vec<(String, Json)>),
 }
 
-/// A mistake in a text, and the offset of the byte that shows it.
+/// A syntax error, with the offset of the byte at which it was detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     offset: usize,
@@ -37,7 +38,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Reads a text that is one value.
+/// Parses bytes that contain exactly one JSON value.
 pub(super) fn parse(bytes: &[u8]) -> Result<Json, Malformed> {
     let mut reader = Reader {
         bytes,
@@ -65,7 +66,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An error at this byte, or at the end of the text.
+    /// Returns an error at the current byte, or "unexpected end" at the end of the text.
     fn unexpected(&self, problem: &'static str) -> Malformed {
         match self.byte() {
             None => self.malformed("unexpected end of JSON input"),
@@ -77,7 +78,7 @@ impl Reader<'_> {
         self.bytes.get(self.offset).copied()
     }
 
-    /// The next byte that is no white space, which stays.
+    /// Skips white space and returns the next byte without consuming it.
     fn next_sign(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.byte() {
             self.offset += 1;
@@ -120,7 +121,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// Skips a comma. Returns false at `end`, which is skipped too.
+    /// Consumes a comma or `end`. Returns whether it was a comma, so that another item follows.
     fn goes_on(&mut self, end: u8) -> Result<bool, Malformed> {
         let sign = self.next_sign();
         if sign != Some(b',') && sign != Some(end) {
@@ -252,7 +253,7 @@ impl Reader<'_> {
         let is_escape = self.bytes[self.offset..].starts_with(b"\\u");
         let second = is_escape.then(|| self.unit(self.offset + 2)).flatten();
         let pair = [unit, second.unwrap_or_default()];
-        // A pair is one character; half a pair is one that stands for it.
+        // A surrogate pair is one character. An unpaired surrogate becomes U+FFFD.
         match char::decode_utf16(pair).next() {
             Some(Ok(c)) => {
                 self.offset += if c.len_utf16() == 2 { 6 } else { 0 };
@@ -262,7 +263,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The number that four hexadecimal digits are.
+    /// Decodes the four hexadecimal digits at `offset` as a UTF-16 code unit.
     fn unit(&self, offset: usize) -> Option<u16> {
         let digits = self.bytes.get(offset..offset + 4)?;
         let digits = str::from_utf8(digits).ok()?;

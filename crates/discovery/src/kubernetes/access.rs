@@ -1,5 +1,5 @@
-//! Where the API of a cluster is, and how to get in: a URL of the config, a kubeconfig, or the
-//! service account of the pod that this process runs in.
+//! Address and credentials of a cluster's API, from a URL in the config, from a kubeconfig, or from
+//! the service account of the pod in which this process runs.
 
 use super::settings::KubernetesSettings;
 use crate::api::{Api, wrong};
@@ -11,21 +11,22 @@ use firn_model::error::Error;
 use firn_model::yaml::{self, Node};
 use std::path::{Path, PathBuf};
 
-/// Where a pod finds its token, its authority and its namespace.
+/// Folder in which a pod finds its token, CA certificate and namespace.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// A cluster.
+/// A connection to the API of a cluster, shared by its reflectors.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// The URL before the paths of the API.
+    /// Base URL of the API.
     pub(super) base: String,
     pub(super) api: Api,
-    /// Namespaces to look into; an empty name is all of them.
+    /// Namespaces to watch. An empty name means all namespaces.
     pub(super) namespaces: Vec<String>,
 }
 
 impl Cluster {
-    /// Finds the cluster that `settings` mean. Reads files.
+    /// Determines the address, credentials and namespaces from `settings`. Reads files, so it may
+    /// block.
     pub(super) fn find(settings: &KubernetesSettings, bytes_max: u64) -> Result<Self, Error> {
         let mut namespaces = settings.namespaces.clone();
         let (base, client) = match (&settings.kubeconfig, &settings.api_server) {
@@ -60,7 +61,7 @@ fn own_namespace() -> Result<String, Error> {
     }
 }
 
-/// The API as pods reach it.
+/// Returns the API address and client settings for a process in a pod.
 fn of_pod() -> Result<(String, HttpSettings), Error> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = variable("KUBERNETES_SERVICE_HOST");
@@ -91,7 +92,7 @@ fn of_pod() -> Result<(String, HttpSettings), Error> {
     Ok((format!("https://{host}:{port}"), client))
 }
 
-/// The API that a kubeconfig names.
+/// Returns the API address and client settings of the current context in a kubeconfig.
 fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     let shown = path.display();
     let text = named_files::read_text(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
@@ -130,7 +131,7 @@ fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     Ok((server.to_owned(), client))
 }
 
-/// The section `key` of the entry called `name` in a list.
+/// Returns the section `key` of the list entry called `name`.
 fn named<'n>(root: &'n Node, list: &str, name: &str, key: &str) -> Option<&'n Node> {
     let entries = root.get(list)?.items();
     let entry = entries.iter().find(|e| text_of(e, "name") == Some(name))?;
@@ -142,7 +143,8 @@ fn text_of<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A secret as it is under `KEY-data`, or in the file under `KEY`.
+/// Returns the secret in `KEY-data` (base64), or else a reference to the file in `KEY`, relative to
+/// `dir`.
 fn secret(node: &Node, key: &str, dir: &Path) -> Result<Option<Secret>, Error> {
     let data = format!("{key}-data");
     let Some(coded) = text_of(node, &data) else {
@@ -182,7 +184,8 @@ fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
     })
 }
 
-/// The program of `exec`; one with a folder in its name lies beside the kubeconfig.
+/// Reads the `exec` section. A command that contains a slash is relative to the folder of the
+/// kubeconfig.
 fn exec(program: &Node, dir: &Path) -> Result<ExecSettings, Error> {
     let command = text_of(program, "command");
     let command = command.ok_or_else(|| wrong("exec in a kubeconfig has no command"))?;

@@ -1,4 +1,4 @@
-//! Endpoints and slices of endpoints as targets, with what services, pods and nodes add.
+//! Targets of endpoints and endpoint slices, with the labels of their services, pods and nodes.
 
 use super::labels::{in_namespace, none, set_object, set_service};
 use super::objects::{
@@ -11,26 +11,26 @@ use crate::group::Group;
 use crate::meta::{Meta, host_port, sanitize};
 use tracing::warn;
 
-/// The label by which a slice names its service.
+/// Label with which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The annotation of endpoints that were too many.
+/// Annotation of an `Endpoints` object that was truncated because of too many addresses.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
-/// What endpoints lead to.
+/// Stores with the objects that endpoints refer to, locked while targets are built.
 pub(super) struct Around<'s> {
     pub(super) services: Held<'s, Service>,
     pub(super) pods: Held<'s, Pod>,
-    /// If their labels are attached.
+    /// Nodes, if their labels are attached.
     pub(super) nodes: Option<Held<'s, Node>>,
     pub(super) owners: Owners<'s>,
 }
 
-/// A pod and those of its ports that endpoints lead to.
+/// Pods that endpoints refer to, each with its ports that already have a target.
 type Seen<'p> = Vec<(&'p Pod, Vec<i64>)>;
 
 impl Around<'_> {
-    /// The pod that an endpoint is.
+    /// Returns the pod that the target reference of an endpoint names.
     fn pod(&self, reference: Option<&ObjectRef>) -> Option<&Pod> {
         let reference = reference.filter(|reference| reference.kind == "Pod")?;
         let key = format!("{}/{}", reference.namespace, reference.name);
@@ -43,7 +43,7 @@ impl Around<'_> {
         }
     }
 
-    /// Adds what the pod and the container behind `port` are.
+    /// Adds the labels of a pod, and of the container that exposes `port`.
     fn set_pod(&self, meta: &mut Meta, pod: &Pod, port: Option<i64>, protocol: Option<&str>) {
         meta.merge(&self.owners.labels(pod));
         for (container, is_init) in pods::containers(pod) {
@@ -73,7 +73,7 @@ fn note<'p>(seen: &mut Seen<'p>, pod: &'p Pod, port: Option<i64>) {
     }
 }
 
-/// The targets of endpoints; `more` are labels of their namespace.
+/// Appends the targets of an `Endpoints` object. `more` contains labels of its namespace.
 pub(super) fn endpoints(
     endpoints: &Endpoints,
     around: &Around<'_>,
@@ -132,7 +132,7 @@ fn set_address(
     around.set_node(meta, node.or(of_target.map(|target| target.name.as_str())));
 }
 
-/// The targets of a slice; `more` are labels of its namespace.
+/// Appends the targets of an endpoint slice. `more` contains labels of its namespace.
 pub(super) fn slice(
     slice: &EndpointSlice,
     around: &Around<'_>,
@@ -182,7 +182,8 @@ pub(super) fn slice(
     around.other_ports(&seen, &common, groups);
 }
 
-/// Whether a service of two families of addresses has another slice for the same endpoints.
+/// Returns whether a slice has the secondary address family of a dual-stack service. The slice of
+/// the primary family contains the same endpoints.
 fn is_second_family(service: &Service, slice: &EndpointSlice) -> bool {
     let policy = service.spec.ip_family_policy.as_deref();
     let is_dual = matches!(policy, Some("PreferDualStack" | "RequireDualStack"));

@@ -1,7 +1,7 @@
-//! The events of a watch: a line of JSON each, which come in any pieces.
+//! Decoder of the events of a watch, which arrive as JSON lines in arbitrary pieces.
 //!
-//! Invariant: what becomes of a store does not depend on the pieces; a line that cannot be read
-//! ends the watch, and the store keeps what was read before it.
+//! Invariant: the resulting store does not depend on how the bytes are split. A malformed line ends
+//! the watch, and the store keeps the effects of all lines before it.
 
 use super::objects::{ObjectMeta, Resource};
 use super::store::Store;
@@ -9,17 +9,17 @@ use crate::api::wrong;
 use firn_model::error::{Error, ErrorKind};
 use serde::Deserialize;
 
-/// Bytes of an event; the database below Kubernetes takes objects of 1.5 MiB.
+/// Maximum size of an event in bytes. etcd, the database of Kubernetes, limits objects to 1.5 MiB.
 pub(super) const EVENT_BYTES_MAX: usize = 16 << 20;
 
-/// The version is too old to be watched from.
+/// Status code for a resource version that is too old to watch from.
 pub(super) const GONE: u16 = 410;
 
-/// Changes a part of a store by the events of one watch.
+/// Applies the events of one watch to a part of a store.
 pub(super) struct Events<'s, T> {
     store: &'s Store<T>,
     part: usize,
-    /// The line that has not ended.
+    /// Beginning of a line whose end has not arrived yet.
     held: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ struct Bookmark {
     metadata: ObjectMeta,
 }
 
-/// What the API says of a failure.
+/// Error status that the API sends as an event.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -49,16 +49,16 @@ struct Status {
 }
 
 impl<'s, T: Resource> Events<'s, T> {
-    /// Nothing read yet.
+    /// Creates a decoder at the beginning of a stream.
     pub(super) fn new(store: &'s Store<T>, part: usize) -> Self {
         let held = Vec::new();
         Self { store, part, held }
     }
 
-    /// Takes the next bytes; `version` follows the events in them. [`ErrorKind::NotFound`] if the
-    /// version that was watched from is too old.
+    /// Applies the events in the next bytes of the stream and updates `version` to that of the last
+    /// event. Returns [`ErrorKind::NotFound`] if the watched version is too old.
     pub(super) fn take(&mut self, data: &[u8], version: &mut String) -> Result<(), Error> {
-        // Only the new bytes can hold the end of the line that is held.
+        // The buffered bytes contain no line end, so only the new bytes are searched.
         let mut rest = data;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.hold(&rest[..end])?;
@@ -151,7 +151,8 @@ mod tests {
         "\n",
     );
 
-    /// What a store holds, the version, and how the watch ends, when the bytes come in pieces.
+    /// Feeds `bytes` to a decoder in pieces. Returns the resulting store contents, version and
+    /// outcome as text.
     fn watched<T: Resource + std::fmt::Debug>(
         bytes: &[u8],
         mut piece: impl FnMut() -> usize,

@@ -1,17 +1,17 @@
-//! Labels that objects of each kind give their targets.
+//! Labels that each kind of Kubernetes object contributes to targets.
 
 use super::objects::{ObjectMeta, Service};
 use crate::meta::{Meta, sanitize};
 
-/// What stands before all labels.
+/// Prefix of the names of all Kubernetes labels.
 const PREFIX: &str = "kubernetes";
 
-/// No labels yet.
+/// Creates an empty set of Kubernetes labels.
 pub(super) fn none() -> Meta {
     Meta::new(PREFIX)
 }
 
-/// The labels of a target in `namespace`.
+/// Creates the labels of a target in `namespace`.
 pub(super) fn in_namespace(namespace: &str) -> Meta {
     let mut meta = none();
     meta.set("namespace", namespace);
@@ -38,7 +38,7 @@ pub(super) fn set_maps(meta: &mut Meta, kind: &str, object: &ObjectMeta) {
     }
 }
 
-/// Adds what a service says of itself.
+/// Adds the namespace, name, labels and annotations of a service.
 pub(super) fn set_service(meta: &mut Meta, service: &Service) {
     meta.set("namespace", &service.metadata.namespace);
     set_object(meta, "service", &service.metadata);

@@ -1,20 +1,20 @@
-//! Objects of Kubernetes, as far as labels are made of them.
+//! Kubernetes objects, reduced to the fields from which labels are built.
 
 use crate::group::or_default;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// Labels or annotations.
+/// Labels or annotations of an object.
 pub(super) type Map = BTreeMap<String, String>;
 
-/// A kind of objects.
+/// A kind of object that can be listed and watched.
 pub(super) trait Resource: DeserializeOwned + Send + 'static {
-    /// The path of the API group.
+    /// URL path of the API group.
     const GROUP: &'static str;
-    /// The kind in paths.
+    /// Plural name of the kind in URL paths.
     const PLURAL: &'static str;
-    /// Whether objects are in a namespace.
+    /// Whether objects of this kind belong to a namespace.
     const IS_NAMESPACED: bool = true;
 
     fn metadata(&self) -> &ObjectMeta;
@@ -44,7 +44,7 @@ resource!(Ingress, "/apis/networking.k8s.io/v1", "ingresses");
 resource!(ReplicaSet, "/apis/apps/v1", "replicasets");
 resource!(Job, "/apis/batch/v1", "jobs");
 
-/// What all objects have.
+/// Metadata that objects of every kind have.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ObjectMeta {
@@ -69,7 +69,8 @@ pub(super) struct Owner {
 }
 
 impl ObjectMeta {
-    /// What tells objects of one kind apart.
+    /// Returns the key that is unique among objects of one kind: `namespace/name`, or `name`
+    /// without a namespace.
     pub(super) fn key(&self) -> String {
         match self.namespace.as_str() {
             "" => self.name.clone(),
@@ -77,7 +78,7 @@ impl ObjectMeta {
         }
     }
 
-    /// The object that made this one.
+    /// Returns the owner that manages this object, such as the replica set of a pod.
     pub(super) fn controller(&self) -> Option<&Owner> {
         let mut owners = self.owner_references.iter();
         owners.find(|owner| owner.controller == Some(true))

@@ -1,4 +1,4 @@
-//! Pods as targets, and what they add to the targets that lead to them.
+//! Targets of pods, and the pod labels of targets that refer to pods.
 
 use super::labels::{in_namespace, none, set_object};
 use super::objects::{Container, ContainerPort, ContainerStatus, Job, Pod, ReplicaSet};
@@ -7,7 +7,7 @@ use super::store::Held;
 use crate::group::Group;
 use crate::meta::{Meta, host_port};
 
-/// What made the objects that made pods.
+/// Replica sets and jobs, in which the deployments and cron jobs of pods are looked up.
 pub(super) struct Owners<'s> {
     pub(super) attached: Attached,
     pub(super) replica_sets: Held<'s, ReplicaSet>,
@@ -15,7 +15,7 @@ pub(super) struct Owners<'s> {
 }
 
 impl Owners<'_> {
-    /// The labels of a pod.
+    /// Returns the labels of a pod, including those of its controllers.
     pub(super) fn labels(&self, pod: &Pod) -> Meta {
         let mut meta = none();
         let status = &pod.status;
@@ -67,27 +67,27 @@ impl Owners<'_> {
     }
 }
 
-/// The containers of a pod, and whether they only begin it.
+/// Returns the containers of a pod, each with a flag that is true for init containers.
 pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> {
     let usual = pod.spec.containers.iter().map(|c| (c, false));
     usual.chain(pod.spec.init_containers.iter().map(|c| (c, true)))
 }
 
-/// Adds what a container is.
+/// Adds the name, image and kind of a container.
 pub(super) fn set_container(meta: &mut Meta, container: &Container, is_init: bool) {
     meta.set("pod_container_name", &container.name);
     meta.set("pod_container_image", &container.image);
     meta.set("pod_container_init", is_init.to_string());
 }
 
-/// Adds what a port of a container is.
+/// Adds the name, number and protocol of a container port.
 pub(super) fn set_port(meta: &mut Meta, port: &ContainerPort, protocol: &str) {
     meta.set("pod_container_port_name", &port.name);
     meta.set("pod_container_port_number", port.container_port.to_string());
     meta.set("pod_container_port_protocol", protocol);
 }
 
-/// The targets of a pod: one for each container and port.
+/// Appends the targets of a pod: one for each container port, or one for a container without ports.
 pub(super) fn targets(pod: &Pod, owners: &Owners<'_>, more: &Meta, groups: &mut Vec<Group>) {
     let mut common = owners.labels(pod);
     common.merge(&in_namespace(&pod.metadata.namespace));
@@ -104,7 +104,7 @@ pub(super) fn targets(pod: &Pod, owners: &Owners<'_>, more: &Meta, groups: &mut 
         set_container(&mut meta, container, is_init);
         meta.set("pod_container_id", status.map_or("", |s| &s.container_id));
         if container.ports.is_empty() {
-            // The port is left to relabelling.
+            // The address has no port, so relabelling must add it.
             groups.push(meta.at(ip.as_str()));
             continue;
         }
@@ -116,7 +116,8 @@ pub(super) fn targets(pod: &Pod, owners: &Owners<'_>, more: &Meta, groups: &mut 
     }
 }
 
-/// Adds to `groups` the ports of `pod` that are not among `seen`: a service leads to the others.
+/// Appends targets for the ports of `pod` that are not in `seen`, that is, ports to which no
+/// endpoint refers.
 pub(super) fn other_ports(
     pod: &Pod,
     seen: &[i64],
@@ -124,7 +125,7 @@ pub(super) fn other_ports(
     common: &Meta,
     groups: &mut Vec<Group>,
 ) {
-    // One that begins has no address yet.
+    // A pod that is starting has no address yet.
     if pod.status.pod_ip.is_empty() {
         return;
     }
@@ -142,7 +143,7 @@ pub(super) fn other_ports(
     }
 }
 
-/// The labels of the node called `name`, if it is known.
+/// Returns the labels of the node called `name`; empty if the store does not contain it.
 pub(super) fn node_labels(nodes: &Held<'_, super::objects::Node>, name: &str) -> Meta {
     let mut meta = none();
     if let Some(node) = nodes.get(name) {

@@ -1,12 +1,13 @@
-//! Keeps a part of a store like the objects of one kind in one namespace: lists, then watches.
+//! Keeps a part of a store in sync with the objects of one kind in one namespace: it lists the
+//! objects and then watches for changes.
 //!
 //! ```text
 //! list, in pages if it is long -> version -> watch from there -> events -> version
-//!  ^                                           |               '-- the stream ends: watch from the
-//!  '-- 410: too old ---------------------------'                   newest version
+//!  ^                                           |               '-- stream ends: watch again from
+//!  '-- 410: version too old -------------------'                   the newest version
 //! ```
 //!
-//! Invariant: a store changes by what the API said alone: nothing is lost from it by a failure.
+//! Invariant: only responses of the API change the store; failures remove nothing from it.
 
 use super::access::Cluster;
 use super::events::{EVENT_BYTES_MAX, Events, GONE};
@@ -25,29 +26,29 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-/// How long a watch goes on before the server ends it, in seconds.
+/// Time after which the server ends a watch, in seconds.
 const WATCH_SECONDS: u64 = 420;
 
-/// How much longer than that an answer may take; how long a list may take at all.
+/// Additional time for the end of a watch; also the timeout of a list request.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Objects of a page of a list that is longer than an answer may be.
+/// Number of objects per page of a list that exceeds the size limit of a response.
 const PAGE: &str = "500";
 
-/// After many failures.
+/// Maximum pause between attempts after repeated failures.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Follows one kind of objects in one namespace.
+/// Watches the objects of one kind in one namespace.
 pub(super) struct Reflector<T> {
     pub(super) cluster: Arc<Cluster>,
-    /// Of which namespace; empty is all.
+    /// Namespace to watch; empty for all namespaces.
     pub(super) namespace: String,
     pub(super) label: String,
     pub(super) field: String,
     pub(super) store: Arc<Store<T>>,
     pub(super) part: usize,
     pub(super) to: Arc<Published>,
-    /// After the first failure.
+    /// Pause after the first failure; each further failure doubles it.
     pub(super) retry: Duration,
 }
 
@@ -64,16 +65,16 @@ struct List<T> {
 #[serde(default, rename_all = "camelCase")]
 struct ListMeta {
     resource_version: String,
-    /// What asks for the next page; empty at the last one.
+    /// Token of the next page; empty on the last page.
     #[serde(rename = "continue")]
     next: String,
 }
 
 impl<T: Resource> Reflector<T> {
-    /// Goes on until the future is dropped.
+    /// Lists and watches until the future is dropped.
     pub(super) async fn run(self) {
         let mut pause = self.retry;
-        // What the API has at hand will do for a start; it may be old.
+        // Version 0 allows the API to answer the first list from its cache, which may be stale.
         let mut version = "0".to_owned();
         loop {
             match self.list(&version).await {
@@ -91,8 +92,9 @@ impl<T: Resource> Reflector<T> {
         }
     }
 
-    /// Lists the objects; returns the version of the list. One that is too long for an answer is
-    /// asked for in pages: what the API has at hand comes whole, pages come from its database.
+    /// Lists the objects, replaces the part of the store, and returns the version of the list. A
+    /// list that exceeds the size limit is requested again in pages. The API can serve whole lists
+    /// from its cache, but reads pages from its database.
     async fn list(&self, version: &str) -> Result<String, Error> {
         let (items, version) = match self.page(&[("resourceVersion", version)]).await {
             Ok(list) => (list.items, list.metadata.resource_version),
@@ -109,7 +111,7 @@ impl<T: Resource> Reflector<T> {
         asked.map_err(|_| wrong("no answer"))?
     }
 
-    /// All objects, page by page, and the version of the list.
+    /// Requests the list page by page. Returns all objects and the version of the list.
     async fn pages(&self) -> Result<(Vec<T>, String), Error> {
         let (mut items, mut next) = (Vec::new(), String::new());
         loop {
@@ -129,19 +131,20 @@ impl<T: Resource> Reflector<T> {
         }
     }
 
-    /// Watches from `version` on; returns when a new list is needed.
+    /// Watches from `version` on. Returns when a new list is necessary because the version is too
+    /// old.
     async fn watch(&self, mut version: String) {
         let mut pause = self.retry;
         loop {
             let (before, begun) = (version.clone(), Instant::now());
             let deadline = Duration::from_secs(WATCH_SECONDS) + GRACE;
             let watched = timeout(deadline, self.watch_once(&mut version)).await;
-            // Whatever ended it, it worked.
+            // The watch made progress before it ended, so the pause is reset.
             if version != before || begun.elapsed() >= RETRY_MAX {
                 pause = self.retry;
             }
             match watched.unwrap_or_else(|_| Err(wrong("the watch does not end"))) {
-                // Ended by the server, as agreed.
+                // The server ended the watch at the requested time.
                 Ok(()) if version != before => continue,
                 Ok(()) => {}
                 Err(e) if e.kind == ErrorKind::NotFound => {
@@ -155,7 +158,8 @@ impl<T: Resource> Reflector<T> {
         }
     }
 
-    /// One request of a watch; [`ErrorKind::NotFound`] if the version is too old.
+    /// Runs one watch request until its stream ends. Returns [`ErrorKind::NotFound`] if the version
+    /// is too old.
     async fn watch_once(&self, version: &mut String) -> Result<(), Error> {
         let seconds = WATCH_SECONDS.to_string();
         let url = self.url(&[

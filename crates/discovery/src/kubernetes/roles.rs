@@ -1,4 +1,4 @@
-//! Nodes, services and ingresses as targets.
+//! Targets of the roles `node`, `service` and `ingress`.
 
 use super::labels::{in_namespace, none, set_object, set_service};
 use super::objects::{Ingress, IngressRule, Node, Service};
@@ -7,7 +7,7 @@ use crate::meta::{Meta, host_port, sanitize};
 use std::collections::BTreeMap;
 use tracing::warn;
 
-/// Addresses of nodes, the best first.
+/// Types of node addresses in order of preference.
 const ADDRESSES: [&str; 6] = [
     "InternalIP",
     "InternalDNS",
@@ -17,7 +17,7 @@ const ADDRESSES: [&str; 6] = [
     "Hostname",
 ];
 
-/// The kubelet of a node.
+/// Builds the target of a node's kubelet. Returns `None` if the node has no address.
 pub(super) fn node(node: &Node) -> Option<Group> {
     let mut meta = none();
     meta.set("node_provider_id", &node.spec.provider_id);
@@ -43,7 +43,7 @@ pub(super) fn node(node: &Node) -> Option<Group> {
     Some(meta.at(host_port(address, port)))
 }
 
-/// The ports of a service; `more` are labels of its namespace.
+/// Appends a target for each port of a service. `more` contains labels of its namespace.
 pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
     let mut common = none();
     set_service(&mut common, service);
@@ -68,7 +68,7 @@ pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
     }
 }
 
-/// The paths of an ingress; `more` are labels of its namespace.
+/// Appends a target for each path of an ingress. `more` contains labels of its namespace.
 pub(super) fn ingress(ingress: &Ingress, more: &Meta, groups: &mut Vec<Group>) {
     let mut common = in_namespace(&ingress.metadata.namespace);
     let spec = &ingress.spec;
@@ -104,7 +104,7 @@ fn paths(rule: &IngressRule) -> Vec<&str> {
         .collect()
 }
 
-/// Whether a pattern such as `*.example.org` stands for a host.
+/// Returns whether a host matches a pattern such as `*.example.org`.
 fn is_host_of(pattern: &str, host: &str) -> bool {
     if pattern == host {
         return true;

@@ -1,68 +1,69 @@
-//! What a config says of a cluster and of the targets in it.
+//! Configuration of the Kubernetes discovery.
 
 use firn_http_client::HttpSettings;
 use std::path::PathBuf;
 
-/// What targets are made of, and what selectors narrow.
+/// The kind of object that targets are built from, or to which a selector applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubernetesRole {
-    /// Nodes, at their kubelets.
+    /// Nodes, at the addresses of their kubelets.
     Node,
-    /// Containers of pods.
+    /// Containers of pods, one target per port.
     Pod,
-    /// Ports of services.
+    /// Services, one target per port.
     Service,
-    /// Endpoints of services.
+    /// Endpoints of services, from `Endpoints` objects.
     Endpoints,
-    /// The same, from slices.
+    /// Endpoints of services, from `EndpointSlice` objects.
     EndpointSlice,
-    /// Paths of ingresses.
+    /// Ingresses, one target per path.
     Ingress,
 }
 
-/// One of `selectors`
+/// An entry of `selectors`, which restricts the watched objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// `role`
+    /// The `role` key: kind of object to restrict.
     pub role: KubernetesRole,
-    /// `label`
+    /// The `label` key: label selector; empty for none.
     pub label: String,
-    /// `field`
+    /// The `field` key: field selector; empty for none.
     pub field: String,
 }
 
-/// `attach_metadata`: whose labels and names targets get too.
+/// The `attach_metadata` key: related objects whose names or labels are added to targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
-    /// `node`
+    /// The `node` key: labels of the node.
     pub node: bool,
-    /// `namespace`
+    /// The `namespace` key: labels of the namespace.
     pub namespace: bool,
-    /// `deployment`
+    /// The `deployment` key: name of the pod's deployment.
     pub deployment: bool,
-    /// `job`
+    /// The `job` key: name of the pod's job.
     pub job: bool,
-    /// `cronjob`
+    /// The `cronjob` key: name of the pod's cron job.
     pub cronjob: bool,
 }
 
-/// One of `kubernetes_sd_configs`
+/// An entry of `kubernetes_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubernetesSettings {
-    /// `api_server`
+    /// The `api_server` key: URL of the API.
     pub api_server: Option<String>,
-    /// `kubeconfig_file`; without it and a server, the pod's service account is used.
+    /// The `kubeconfig_file` key. If this and `api_server` are missing, the service account of the
+    /// pod is used.
     pub kubeconfig: Option<PathBuf>,
-    /// `role`
+    /// The `role` key: kind of object to discover.
     pub role: KubernetesRole,
-    /// `namespaces.names`; none is all, unless the own one is asked for.
+    /// The `namespaces.names` key. Empty for all namespaces, unless `own_namespace` is set.
     pub namespaces: Vec<String>,
-    /// `namespaces.own_namespace`
+    /// The `namespaces.own_namespace` key: watch the namespace of this pod.
     pub own_namespace: bool,
-    /// `selectors`
+    /// The `selectors` key: restrictions of the watched objects.
     pub selectors: Vec<Selector>,
-    /// `attach_metadata`
+    /// The `attach_metadata` key: related objects that contribute labels.
     pub attached: Attached,
-    /// How the server is reached.
+    /// Settings of the HTTP client, used with `api_server`.
     pub client: HttpSettings,
 }

@@ -1,4 +1,4 @@
-//! The objects of one kind that are known, in one part for each namespace that is watched.
+//! Known objects of one kind, with one part per watched namespace.
 
 use super::objects::Resource;
 use firn_model::sync::lock;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// Objects of one kind; each change is told.
+/// Objects of one kind; each change notifies the discovery.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     parts: Mutex<Vec<Part<T>>>,
@@ -19,11 +19,11 @@ struct Part<T> {
     is_listed: bool,
 }
 
-/// The objects, which stay as they are while this is held.
+/// Read access to the objects, which do not change while this guard exists.
 pub(super) struct Held<'s, T>(MutexGuard<'s, Vec<Part<T>>>);
 
 impl<T: Resource> Store<T> {
-    /// No part yet; `changed` is told of each change.
+    /// Creates a store without parts. Each change notifies `changed`.
     pub(super) fn new(changed: Arc<Notify>) -> Self {
         Self {
             parts: Mutex::default(),
@@ -31,7 +31,7 @@ impl<T: Resource> Store<T> {
         }
     }
 
-    /// Adds a part, and returns its number.
+    /// Adds an empty part and returns its index.
     pub(super) fn add_part(&self) -> usize {
         let mut parts = lock(&self.parts);
         parts.push(Part {
@@ -41,12 +41,12 @@ impl<T: Resource> Store<T> {
         parts.len() - 1
     }
 
-    /// Whether each part was listed once.
+    /// Returns whether every part has been listed at least once.
     pub(super) fn is_listed(&self) -> bool {
         lock(&self.parts).iter().all(|part| part.is_listed)
     }
 
-    /// Replaces all objects of a part.
+    /// Replaces all objects of a part and marks it as listed.
     pub(super) fn replace(&self, part: usize, objects: Vec<T>) {
         let keyed = objects.into_iter().map(|o| (o.metadata().key(), o));
         let objects = keyed.collect();
@@ -56,7 +56,7 @@ impl<T: Resource> Store<T> {
         });
     }
 
-    /// Adds or replaces an object.
+    /// Adds an object to a part, or replaces the object with the same key.
     pub(super) fn set(&self, part: usize, object: T) {
         let key = object.metadata().key();
         self.change(part, |part| {
@@ -64,7 +64,7 @@ impl<T: Resource> Store<T> {
         });
     }
 
-    /// Removes an object.
+    /// Removes the object with this key from a part.
     pub(super) fn remove(&self, part: usize, key: &str) {
         self.change(part, |part| {
             part.objects.remove(key);
@@ -78,19 +78,19 @@ impl<T: Resource> Store<T> {
         self.changed.notify_one();
     }
 
-    /// The objects, to be looked at.
+    /// Locks the store for reading. Writers wait until the guard is dropped.
     pub(super) fn hold(&self) -> Held<'_, T> {
         Held(lock(&self.parts))
     }
 }
 
 impl<T> Held<'_, T> {
-    /// All objects.
+    /// Returns the objects of all parts.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|part| part.objects.values())
     }
 
-    /// The object with this key.
+    /// Returns the object with this key from any part.
     pub(super) fn get(&self, key: &str) -> Option<&T> {
         self.0.iter().find_map(|part| part.objects.get(key))
     }

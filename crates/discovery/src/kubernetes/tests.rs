@@ -1,4 +1,4 @@
-//! A cluster on the loopback whose objects change, and whose watches end and grow too old.
+//! Tests against a cluster stub whose objects change and whose watches end or expire.
 
 use super::*;
 use crate::stub::{Asked, Reply, Seen, Stub, until};
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Lists by their paths, and the watches that are open.
+/// Lists by URL path, and the event streams of open watches.
 #[derive(Clone, Default)]
 struct Cluster {
     lists: Arc<Mutex<BTreeMap<&'static str, String>>>,
@@ -57,14 +57,14 @@ impl Cluster {
         .await
     }
 
-    /// Sends an event to the watch of `path`, when there is one.
+    /// Sends an event to the watch of `path`, after waiting for it to open.
     async fn tell(&self, path: &str, kind: &str, object: &str) {
         until(|| self.watches.lock().unwrap().contains_key(path)).await;
         let line = format!(
             "{{\"type\": \"{kind}\", \"object\": {}}}\n",
             one_line(object)
         );
-        // Half a line is no event.
+        // An event split into two chunks must be applied once it is complete.
         let (first, second) = line.split_at(line.len() / 2);
         for part in [first, second] {
             let bytes = Bytes::copy_from_slice(part.as_bytes());
@@ -72,7 +72,7 @@ impl Cluster {
         }
     }
 
-    /// Ends the watch of `path`.
+    /// Ends the stream of the watch of `path`.
     async fn end(&self, path: &str) {
         until(|| self.watches.lock().unwrap().contains_key(path)).await;
         self.watches.lock().unwrap().remove(path);
@@ -103,7 +103,7 @@ fn watched(settings: &KubernetesSettings) -> Seen {
         bytes_max: 1 << 20,
         timing: Timing {
             pause: Duration::from_millis(1),
-            // However slow the machine is, the first list is whole.
+            // Long enough that the first list is complete, even on a slow machine.
             first: Duration::from_secs(60),
             retry: Duration::from_millis(1),
         },
@@ -132,7 +132,7 @@ const POD: &str = r#"{"metadata": {"name": "web-1", "namespace": "shop", "uid": 
 const POD_LABELS: &str =
     "kubernetes_pod_annotation_a_b=c kubernetes_pod_annotationpresent_a_b=true";
 
-/// What a line of a target of [`POD`] has behind its container.
+/// Labels of a target of [`POD`] that follow those of the container.
 const POD_REST: &str = "kubernetes_pod_controller_kind=ReplicaSet \
                         kubernetes_pod_controller_name=web-abc kubernetes_pod_host_ip=10.0.0.1 \
                         kubernetes_pod_ip=10.1.0.5 kubernetes_pod_label_app_x=web \
@@ -194,7 +194,7 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
     assert_eq!(seen.next().await.len(), 8);
     let bookmark = r#"{"metadata": {"resourceVersion": "9"}}"#;
     cluster.tell(PODS, "BOOKMARK", bookmark).await;
-    // The next watch begins where the bookmark is, and no list is asked for.
+    // The next watch starts at the bookmark, and the objects are not listed again.
     cluster.end(PODS).await;
     cluster.tell(PODS, "DELETED", &other).await;
     assert_eq!(seen.next().await, pod_lines());
@@ -206,14 +206,14 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
         .collect();
     assert_eq!(versions, ["0", "5", "9"]);
 
-    // What was missed is found in a new list.
+    // Changes that the watch missed appear after a new list.
     cluster.set(PODS, 20, &format!("{POD}, {other}"));
     let expired = r#"{"kind": "Status", "code": 410, "reason": "Expired", "message": "old"}"#;
     cluster.tell(PODS, "ERROR", expired).await;
     assert_eq!(seen.next().await.len(), 8);
     assert_eq!(seen.to.failures.get(), 0);
 
-    // While the API fails, targets stay.
+    // Targets remain while the API fails.
     *cluster.is_broken.lock().unwrap() = true;
     cluster.end(PODS).await;
     until(|| seen.to.failures.get() > 2).await;
@@ -224,7 +224,7 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
     assert_eq!(seen.next().await, pod_lines());
 }
 
-/// The page of a list of five pods that `query` asks for, two each.
+/// Returns the page that `query` requests of a list of five pods, with two pods per page.
 fn page(query: &str) -> Reply {
     let token = query
         .split('&')
@@ -379,7 +379,7 @@ async fn nodes_services_and_ingresses_become_targets() {
     }
 }
 
-/// The value of a label in a line.
+/// Returns the value of a label in a line.
 fn label<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     let name = format!("kubernetes_{name}=");
     line.split(' ').find_map(|part| part.strip_prefix(&name))
@@ -399,7 +399,7 @@ async fn endpoints_and_slices_lead_to_pods_nodes_and_services() {
             attached,
             ..settings(&stub.url, role)
         });
-        // Owners of owners may come later than the rest.
+        // Owners of owners may be listed later than the other objects.
         let mut lines = seen.next().await;
         while label(&lines[0], "pod_deployment_name").is_none() {
             lines = seen.next().await;
@@ -419,7 +419,7 @@ async fn endpoints_and_slices_lead_to_pods_nodes_and_services() {
             assert_eq!(label(first, name), Some(want), "{name}");
         }
         if is_slice {
-            // Ports that no endpoint leads to come behind.
+            // Ports to which no endpoint refers follow the others.
             assert_eq!(addresses, ["10.1.0.5:8080", "10.1.0.5:9000", "10.1.0.5:7"]);
             for (name, want) in [
                 ("endpointslice_name", "web-x"),
@@ -473,7 +473,7 @@ async fn namespaces_and_selectors_narrow_what_is_asked() {
         },
         ..settings(&stub.url, KubernetesRole::Pod)
     });
-    // Its node is not among those that are known.
+    // The store does not contain the node of this object.
     assert_eq!(seen.next().await, Vec::<String>::new());
     let selected = "fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28x%29";
     for path in [
