@@ -1,11 +1,13 @@
-//! Targets from Kuma: what its control plane says should be monitored (MADS), over xDS's REST.
+//! Discovery of the monitoring assignments (MADS) of a Kuma control plane, over the REST variant of
+//! xDS.
 //!
 //! ```text
-//! version, nonce -> POST -> assignments, version, nonce | 304: the list stays
+//! version, nonce -> POST -> assignments, new version and nonce | 304: the list is unchanged
 //! ```
 //!
-//! The server holds a request until there is news or the fetch's time is over. Facts are from
-//! upstream's `discovery/xds`, from xDS's protocol and from Kuma's `kuma.observability.v1`.
+//! The server delays its response until there are changes or the fetch timeout elapses. The
+//! behaviour follows upstream's `discovery/xds`, the xDS protocol and Kuma's
+//! `kuma.observability.v1`.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -21,34 +23,35 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is asked for.
+/// Type of the requested resources.
 const TYPE_URL: &str = "type.googleapis.com/kuma.observability.v1.MonitoringAssignment";
 
-/// How much longer than the server may hold a request it may take.
+/// Additional time for the response, beyond the fetch timeout.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// By what a server knows us if this machine has no name.
+/// Client id that is used if the host name is not available.
 const CLIENT: &str = "firn";
 
-/// Where the kernel tells the name of this machine.
+/// File with the host name of this machine.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// One of `kuma_sd_configs`
+/// An entry of `kuma_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KumaSettings {
-    /// `server`: a URL.
+    /// The `server` key: URL of the control plane.
     pub server: String,
-    /// `client_id`; empty for the name of this machine.
+    /// The `client_id` key; empty for the host name of this machine.
     pub client_id: String,
-    /// `fetch_timeout`
+    /// The `fetch_timeout` key: how long the server may delay a response.
     pub fetch_timeout: Duration,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two requests.
     pub refresh: Duration,
-    /// How the server is reached.
+    /// Settings of the HTTP client that calls the server.
     pub client: HttpSettings,
 }
 
-/// Asks a Kuma.
+/// Discovery of the targets in a Kuma control plane; keeps the version and nonce of the last
+/// response.
 #[derive(Debug)]
 pub(super) struct Assignments {
     settings: KumaSettings,
@@ -56,7 +59,7 @@ pub(super) struct Assignments {
     url: String,
     version: String,
     nonce: String,
-    /// The newest list.
+    /// Targets of the last response with changes.
     last: Vec<Group>,
 }
 

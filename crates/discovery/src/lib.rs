@@ -1,16 +1,17 @@
-//! Discovery: where the targets of a job come from.
+//! Service discovery: the sources of a job's targets.
 //!
 //! ```text
-//! static_configs ------------------------------> groups, once
-//! asked: files, HTTP, DNS, clouds -- interval -> groups
-//! watched: Consul, Kubernetes ---- each change -> groups, at a bounded pace
+//! static_configs ---------------------------------> groups, once
+//! polled: files, HTTP, DNS, clouds -- interval ---> groups
+//! watched: Consul, Kubernetes ------ each change --> groups, at a limited rate
 //! ```
 //!
-//! Each discovery is a task that owns a list of groups and publishes it as a whole; a job sees the
-//! newest list of each of its discoveries. Labels under `__meta_` are those of Prometheus. How a
-//! source is asked or watched is behind the trait in `discover`.
+//! Each discovery is a task that owns a list of target groups and publishes it as a whole; a job
+//! reads the latest list of each of its discoveries. The labels with the prefix `__meta_` are those
+//! of Prometheus. The traits in `discover` separate polling and publishing from the individual
+//! mechanisms.
 //!
-//! Invariant: what cannot be read keeps the list that was read last.
+//! Invariant: a source that cannot be read keeps its last published list.
 
 mod api;
 mod aws;
@@ -106,95 +107,95 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Where targets come from.
+/// Settings of one discovery mechanism; each variant is an entry of the config.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DiscoverySettings {
-    /// `static_configs`
+    /// The groups in `static_configs`, which never change.
     Static(Vec<Group>),
-    /// One of `file_sd_configs`
+    /// An entry of `file_sd_configs`.
     File {
-        /// `files`: paths, or patterns of paths.
+        /// The `files` key: paths of files, which may contain patterns.
         patterns: Vec<PathBuf>,
-        /// `refresh_interval`
+        /// The `refresh_interval` key: time between two complete reads.
         refresh: Duration,
     },
-    /// One of `http_sd_configs`
+    /// An entry of `http_sd_configs`.
     Http {
-        /// `url`
+        /// The `url` key: URL that returns the target groups.
         url: String,
-        /// `refresh_interval`
+        /// The `refresh_interval` key: time between two requests.
         refresh: Duration,
-        /// How the server is reached.
+        /// Settings of the HTTP client that calls the server.
         client: Box<HttpSettings>,
     },
-    /// One of `dns_sd_configs`
+    /// An entry of `dns_sd_configs`.
     Dns(DnsSettings),
-    /// One of `consul_sd_configs`
+    /// An entry of `consul_sd_configs`.
     Consul(Box<ConsulSettings>),
-    /// One of `docker_sd_configs`
+    /// An entry of `docker_sd_configs`.
     Docker(Box<DockerSettings>),
-    /// One of `dockerswarm_sd_configs`
+    /// An entry of `dockerswarm_sd_configs`.
     Swarm(Box<SwarmSettings>),
-    /// One of `kubernetes_sd_configs`
+    /// An entry of `kubernetes_sd_configs`.
     Kubernetes(Box<KubernetesSettings>),
-    /// One of `ec2_sd_configs`
+    /// An entry of `ec2_sd_configs`.
     Ec2(Box<AwsSettings>),
-    /// One of `azure_sd_configs`
+    /// An entry of `azure_sd_configs`.
     Azure(Box<AzureSettings>),
-    /// One of `gce_sd_configs`
+    /// An entry of `gce_sd_configs`.
     Gce(Box<GceSettings>),
-    /// One of `ecs_sd_configs`
+    /// An entry of `ecs_sd_configs`.
     Ecs(Box<AwsSettings>),
-    /// One of `elasticache_sd_configs`
+    /// An entry of `elasticache_sd_configs`.
     ElastiCache(Box<AwsSettings>),
-    /// One of `msk_sd_configs`
+    /// An entry of `msk_sd_configs`.
     Msk(Box<AwsSettings>),
-    /// One of `rds_sd_configs`
+    /// An entry of `rds_sd_configs`.
     Rds(Box<AwsSettings>),
-    /// One of `lightsail_sd_configs`
+    /// An entry of `lightsail_sd_configs`.
     Lightsail(Box<AwsSettings>),
-    /// One of `nomad_sd_configs`
+    /// An entry of `nomad_sd_configs`.
     Nomad(Box<NomadSettings>),
-    /// One of `eureka_sd_configs`
+    /// An entry of `eureka_sd_configs`.
     Eureka(Box<EurekaSettings>),
-    /// One of `hetzner_sd_configs`
+    /// An entry of `hetzner_sd_configs`.
     Hetzner(Box<HetznerSettings>),
-    /// One of `digitalocean_sd_configs`
+    /// An entry of `digitalocean_sd_configs`.
     DigitalOcean(Box<DigitalOceanSettings>),
-    /// One of `ionos_sd_configs`
+    /// An entry of `ionos_sd_configs`.
     Ionos(Box<IonosSettings>),
-    /// One of `kuma_sd_configs`
+    /// An entry of `kuma_sd_configs`.
     Kuma(Box<KumaSettings>),
-    /// One of `linode_sd_configs`
+    /// An entry of `linode_sd_configs`.
     Linode(Box<LinodeSettings>),
-    /// One of `oci_sd_configs`
+    /// An entry of `oci_sd_configs`.
     Oci(Box<OciSettings>),
-    /// One of `serverset_sd_configs` or `nerve_sd_configs`
+    /// An entry of `serverset_sd_configs` or `nerve_sd_configs`.
     Zookeeper(Box<ZookeeperSettings>),
-    /// One of `marathon_sd_configs`
+    /// An entry of `marathon_sd_configs`.
     Marathon(Box<MarathonSettings>),
-    /// One of `openstack_sd_configs`
+    /// An entry of `openstack_sd_configs`.
     OpenStack(Box<OpenStackSettings>),
-    /// One of `outscale_sd_configs`
+    /// An entry of `outscale_sd_configs`.
     Outscale(Box<OutscaleSettings>),
-    /// One of `ovhcloud_sd_configs`
+    /// An entry of `ovhcloud_sd_configs`.
     OvhCloud(Box<OvhSettings>),
-    /// One of `puppetdb_sd_configs`
+    /// An entry of `puppetdb_sd_configs`.
     PuppetDb(Box<PuppetDbSettings>),
-    /// One of `scaleway_sd_configs`
+    /// An entry of `scaleway_sd_configs`.
     Scaleway(Box<ScalewaySettings>),
-    /// One of `stackit_sd_configs`
+    /// An entry of `stackit_sd_configs`.
     Stackit(Box<StackitSettings>),
-    /// One of `triton_sd_configs`
+    /// An entry of `triton_sd_configs`.
     Triton(Box<TritonSettings>),
-    /// One of `uyuni_sd_configs`
+    /// An entry of `uyuni_sd_configs`.
     Uyuni(Box<UyuniSettings>),
-    /// One of `vultr_sd_configs`
+    /// An entry of `vultr_sd_configs`.
     Vultr(Box<VultrSettings>),
 }
 
 impl DiscoverySettings {
-    /// What the discovery is called in metrics: the key in the config without its ending.
+    /// Returns the name of the mechanism in metrics, which is the config key without `_sd_configs`.
     pub fn mechanism(&self) -> &'static str {
         match self {
             DiscoverySettings::Static(_) => "static",
@@ -239,28 +240,28 @@ impl DiscoverySettings {
     }
 }
 
-/// What all discoveries of a server share.
+/// Dependencies and limits that all discoveries of a server share.
 #[derive(Clone)]
 pub struct Lent {
-    /// Reads target files.
+    /// Function that decodes target groups from YAML files.
     pub read_yaml: ReadYaml,
-    /// Bytes of an answer, at most.
+    /// Maximum size of a response or file in bytes.
     pub bytes_max: u64,
-    /// The time, which requests are signed with.
+    /// Clock for signatures, token expiry and timestamps.
     pub clock: Arc<dyn Clock>,
-    /// Where they are counted.
+    /// Metrics to which new discoveries are added.
     pub metrics: DiscoveryMetrics,
 }
 
-/// A discovery that runs until it is dropped.
+/// A running discovery; its task stops when this handle is dropped.
 pub struct Discovery {
     published: Arc<Published>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Discovery {
-    /// Starts a discovery that notifies `changed` of each new list. Must be called inside a tokio
-    /// runtime.
+    /// Starts a discovery that notifies `changed` of each new target list. Must be called inside a
+    /// tokio runtime.
     pub fn start(
         settings: &DiscoverySettings,
         lent: &Lent,
@@ -275,13 +276,13 @@ impl Discovery {
         }
     }
 
-    /// The newest list; `None` while there was none.
+    /// Returns the latest published list, or `None` before the first one.
     pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
         self.published.groups()
     }
 }
 
-/// Starts the task of a discovery that has one.
+/// Starts the task of a discovery. Static groups are published immediately and need no task.
 fn start(
     settings: &DiscoverySettings,
     lent: &Lent,

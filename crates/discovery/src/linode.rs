@@ -1,10 +1,10 @@
-//! Targets from Linode: its virtual machines.
+//! Discovery of Linode virtual machines.
 //!
 //! ```text
-//! events since the last list -> none: the list stays; any, or the tenth time: all lists anew
+//! events since the last request -> none: keep the list; any, or every tenth time: read all lists
 //! ```
 //!
-//! Facts are from upstream's `discovery/linode` and Linode's API.
+//! The behaviour follows upstream's `discovery/linode` and Linode's API.
 
 use super::api::{Api, header_value, wrong};
 use super::discover::Refresh;
@@ -21,39 +21,40 @@ use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
 
-/// Where the API is.
+/// Base URL of the Linode API.
 const ENDPOINT: &str = "https://api.linode.com/v4";
 
-/// Narrows a list.
+/// Header with a JSON filter for a list.
 const FILTER: HeaderName = HeaderName::from_static("x-filter");
 
-/// The list is asked for anew after so many questions for events.
+/// Number of requests for events after which the lists are read even if there are no events.
 const QUIET_MAX: u32 = 10;
 
-/// One of `linode_sd_configs`
+/// An entry of `linode_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinodeSettings {
-    /// `region`; empty for all.
+    /// The `region` key: region to discover; empty for all regions.
     pub region: String,
-    /// `tag_separator`
+    /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks Linode.
+/// Discovery of Linode instances; keeps the last list for refreshes without new events.
 pub(super) struct Instances {
     settings: LinodeSettings,
     api: Api,
     endpoint: String,
     clock: Arc<dyn Clock>,
-    /// When the source was made or asked last.
+    /// Time of the last successful refresh, in milliseconds; at first, the creation time of this
+    /// value.
     asked_ms: i64,
-    /// The newest list.
+    /// Targets of the last complete read.
     last: Option<Vec<Group>>,
     quiet: u32,
     asks_events: bool,
@@ -114,7 +115,7 @@ answers! {
     }
 }
 
-/// What an instance's addresses say.
+/// IP addresses and ranges of one instance, by kind.
 #[derive(Default)]
 struct Addresses {
     public: Option<Address>,
@@ -129,7 +130,7 @@ impl Instances {
         Self::at(ENDPOINT, settings, bytes_max, clock)
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
     pub(super) fn at(
         endpoint: &str,
         settings: &LinodeSettings,
@@ -148,7 +149,7 @@ impl Instances {
         }
     }
 
-    /// A whole list, of the region of the settings.
+    /// Returns all pages of a list, filtered by the region of the settings.
     async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -164,7 +165,8 @@ impl Instances {
         Ok(pages.into_iter().flat_map(|page| page.data).collect())
     }
 
-    /// Whether the list may be another than the last one.
+    /// Returns whether the list must be read again, because of new events or the number of
+    /// refreshes without any.
     async fn may_differ(&mut self) -> Result<bool, Error> {
         if self.last.is_none() || !self.asks_events {
             return Ok(true);
@@ -177,7 +179,7 @@ impl Instances {
         let url = format!("{}/account/events?page=1&page_size=25", self.endpoint);
         let answer = self.api.get(&url, &headers).await?;
         if answer.status == StatusCode::UNAUTHORIZED {
-            // The token is not one for events.
+            // The token has no permission for events, so the lists are read every time.
             self.asks_events = false;
             return Ok(true);
         }
@@ -301,7 +303,7 @@ impl Instance {
     }
 }
 
-/// `2006-01-02T15:04:05`, in UTC.
+/// Formats a time as `2006-01-02T15:04:05`, in UTC.
 fn time_text(time_ms: i64) -> String {
     let seconds = time_ms.div_euclid(1000);
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

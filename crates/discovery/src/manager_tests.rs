@@ -1,4 +1,5 @@
-//! Managers of machines and services, against servers that answer as their documentation says.
+//! Tests of discoveries by machine and service managers, against stub servers that follow the
+//! documented APIs.
 
 use super::stub::{Answers, Asked, Followed, Reply, Stub};
 use super::*;
@@ -152,7 +153,7 @@ async fn triton_machines_of_both_roles_become_targets() {
     assert_eq!(containers.next().await, [""; 0]);
 }
 
-/// A value of XML-RPC.
+/// Builds an XML-RPC response that contains `value`.
 fn response(value: &str) -> String {
     format!(
         "<methodResponse><params><param><value>{value}</value></param></params></methodResponse>"

@@ -1,6 +1,6 @@
-//! Targets from Marathon: the ports of the tasks of its apps.
+//! Discovery of the task ports of Marathon apps.
 //!
-//! Facts are from upstream's `discovery/marathon` and Marathon's REST API.
+//! The behaviour follows upstream's `discovery/marathon` and Marathon's REST API.
 
 use super::api::{Api, header_value, wrong};
 use super::discover::Refresh;
@@ -14,20 +14,20 @@ use ring::rand::SystemRandom;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One of `marathon_sd_configs`
+/// An entry of `marathon_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarathonSettings {
-    /// `servers`: URLs, of which one is asked.
+    /// The `servers` key: URLs; each request uses a random one.
     pub servers: Vec<String>,
-    /// `auth_token` or `auth_token_file`
+    /// The `auth_token` or `auth_token_file` key: token sent with each request.
     pub token: Option<Secret>,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the servers are reached.
+    /// Settings of the HTTP client that calls the servers.
     pub client: HttpSettings,
 }
 
-/// Asks a Marathon.
+/// Discovery of Marathon apps; each refresh reads all apps with their tasks.
 #[derive(Debug)]
 pub(super) struct Apps {
     settings: MarathonSettings,
@@ -92,7 +92,7 @@ answers! {
     }
 }
 
-/// A port of an app; zero if each task has its own.
+/// A port of an app with its labels. The number is zero if each task has a port of its own.
 struct Port<'a> {
     number: u32,
     labels: Option<&'a BTreeMap<String, String>>,
@@ -106,7 +106,7 @@ impl Apps {
         }
     }
 
-    /// Any of the servers.
+    /// Returns a random server URL from the settings.
     fn server(&self) -> Result<&str, Error> {
         let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
         let random = random.map_err(|_| wrong("no randomness"))?.expose();
@@ -141,7 +141,7 @@ impl Refresh for Apps {
             )));
         }
         let list: AppList = answer.json().await?;
-        // Of two apps with one id the later one counts.
+        // If two apps have the same id, the later one takes effect, as in upstream.
         let apps: BTreeMap<&str, &App> =
             list.apps.iter().map(|app| (app.id.as_str(), app)).collect();
         Ok(apps.into_values().flat_map(App::targets).collect())
@@ -187,14 +187,14 @@ impl App {
         targets
     }
 
-    /// The ports that an app names, and what their labels begin with.
+    /// Returns the ports that an app defines, with the prefix of their label names.
     fn ports(&self, is_in_container: bool) -> (&'static str, Vec<Port<'_>>) {
         let of_mapping = |mapping: &PortMapping| match is_in_container {
             true => mapping.container_port,
             false => mapping.host_port,
         };
         let container = &self.container;
-        // Before Marathon 1.5 they stood with Docker.
+        // Before Marathon 1.5, port mappings were part of the Docker settings.
         let mappings = match container.port_mappings.is_empty() {
             true => &container.docker.port_mappings,
             false => &container.port_mappings,
@@ -207,7 +207,7 @@ impl App {
             return ("port_mapping_label_", ports.collect());
         }
         let ports = self.port_definitions.iter().map(|definition| Port {
-            // Else it is the port of a service, not of a task.
+            // Without `require_ports`, the number is the port of the service, not of a task.
             number: if self.require_ports {
                 definition.port
             } else {

@@ -1,9 +1,10 @@
-//! The labels under `__meta_` that a discovery gives a target, and how values become parts of them.
+//! Builder of a target's `__meta_` labels, and the conversion of values to label names and
+//! addresses.
 
 use super::group::Group;
 use std::collections::BTreeMap;
 
-/// Labels of one target, under the prefix of its discovery.
+/// Labels of one target, with the prefix of its discovery mechanism.
 #[derive(Clone, Debug)]
 pub(super) struct Meta {
     prefix: &'static str,
@@ -11,7 +12,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// No labels yet; `prefix` is what follows `__meta_` in all of them.
+    /// Creates an empty set of labels whose names begin with `__meta_` and `prefix`.
     pub(super) fn new(prefix: &'static str) -> Self {
         Self {
             prefix,
@@ -19,27 +20,28 @@ impl Meta {
         }
     }
 
-    /// Sets the label `name` behind the prefix. An empty value takes the label away.
+    /// Sets the label `name`, to which the prefix is added. An empty value removes the label.
     pub(super) fn set(&mut self, name: &str, value: impl Into<String>) {
         let name = format!("__meta_{}_{name}", self.prefix);
         self.set_plain(name, value.into());
     }
 
-    /// Sets labels behind the prefix, as [`Self::set`] does.
+    /// Sets several labels like [`Self::set`].
     pub(super) fn set_all<'v>(&mut self, pairs: impl IntoIterator<Item = (&'v str, &'v str)>) {
         for (name, value) in pairs {
             self.set(name, value);
         }
     }
 
-    /// Sets the label `name` to a list with `separator` around it too; one without items sets none.
+    /// Sets the label `name` to a list that begins and ends with `separator`. An empty list sets no
+    /// label.
     pub(super) fn set_list(&mut self, name: &str, list: &[String], separator: &str) {
         if !list.is_empty() {
             self.set(name, surrounded(list, separator));
         }
     }
 
-    /// Sets a label for each entry of `map`: `name` and the key.
+    /// Sets a label for each entry of `map`, with the sanitized key appended to `name`.
     pub(super) fn set_each<'m>(
         &mut self,
         name: &str,
@@ -50,12 +52,13 @@ impl Meta {
         }
     }
 
-    /// Sets the label that targets are known by later.
+    /// Sets the `instance` label, which identifies the target in its samples.
     pub(super) fn set_instance(&mut self, value: &str) {
         self.set_plain("instance".to_owned(), value.to_owned());
     }
 
-    /// Sets a label that says how a target is scraped: `__scheme__`, `__metrics_path__`.
+    /// Sets a label that controls how the target is scraped, such as `__scheme__` or
+    /// `__metrics_path__`.
     pub(super) fn set_reserved(&mut self, name: &str, value: &str) {
         self.set_plain(name.to_owned(), value.to_owned());
     }
@@ -67,14 +70,14 @@ impl Meta {
         };
     }
 
-    /// Adds the labels of `other` in place of those with the same names.
+    /// Adds the labels of `other`, which replace labels of the same name.
     pub(super) fn merge(&mut self, other: &Meta) {
         let entries = other.labels.iter();
         self.labels
             .extend(entries.map(|(name, value)| (name.clone(), value.clone())));
     }
 
-    /// The target at `address` that has these labels.
+    /// Builds the target at `address` with these labels.
     pub(super) fn at(self, address: impl Into<String>) -> Group {
         Group {
             targets: vec![address.into()],
@@ -83,7 +86,8 @@ impl Meta {
     }
 }
 
-/// A text as a part of a label's name: what is not a letter, a digit or `_` becomes `_`.
+/// Converts a text to a part of a label name: characters except ASCII letters, digits and `_`
+/// become `_`.
 pub(super) fn sanitize(text: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.chars()
@@ -91,7 +95,7 @@ pub(super) fn sanitize(text: &str) -> String {
         .collect()
 }
 
-/// A host and a port as an address; IPv6 stands in brackets.
+/// Joins a host and a port to an address. IPv6 addresses are enclosed in brackets.
 pub(super) fn host_port(host: &str, port: impl std::fmt::Display) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -99,7 +103,8 @@ pub(super) fn host_port(host: &str, port: impl std::fmt::Display) -> String {
     }
 }
 
-/// A list with the separator around it too, so that patterns need not mind places in it.
+/// Joins a list, with the separator also at both ends, so that a pattern matches an item at any
+/// position.
 pub(super) fn surrounded(list: &[String], separator: &str) -> String {
     format!("{separator}{}{separator}", list.join(separator))
 }

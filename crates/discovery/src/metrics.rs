@@ -1,4 +1,4 @@
-//! What is known of discoveries: `firn_sd_*`, by job and mechanism.
+//! The metrics `firn_sd_*` of running discoveries, by config section and mechanism.
 
 use super::published::Published;
 use firn_model::metrics::{Collect, Sink, Value};
@@ -6,18 +6,18 @@ use firn_model::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The discoveries that run. Cheap to clone; clones share them.
+/// Registry of the running discoveries. Clones share the same registry and are cheap.
 #[derive(Clone, Default)]
 pub struct DiscoveryMetrics {
     running: Arc<Mutex<Vec<Running>>>,
 }
 
-/// Whose a discovery is.
+/// The config section to which a discovery belongs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// What it is for: `scrape` or `notify`.
+    /// Purpose of the discovery: `scrape` or `notify`.
     pub purpose: &'static str,
-    /// The job, or the place of a section.
+    /// Name of the scrape job, or position of the config section.
     pub config: String,
 }
 
@@ -27,10 +27,10 @@ struct Running {
     published: Weak<Published>,
 }
 
-/// An owner and a mechanism, and the discoveries that they have in common.
+/// Discoveries by owner and mechanism, since those with equal labels share one time series.
 type Groups = BTreeMap<(Owner, &'static str), Vec<Arc<Published>>>;
 
-/// A number of one discovery: the metric's name, its help, what it counts.
+/// A counter of each discovery: metric name, help text, and the function that reads it.
 type Counted = (&'static str, &'static str, fn(&Published) -> u64);
 
 const COUNTERS: [Counted; 2] = [
@@ -100,7 +100,8 @@ impl Collect for DiscoveryMetrics {
             },
         );
         for ((owner, mechanism), discoveries) in &groups {
-            // One of several is enough to see how a source answers.
+            // The histograms are not merged; one discovery is enough to show how fast the source
+            // responds.
             let Some(first) = discoveries.first() else {
                 continue;
             };

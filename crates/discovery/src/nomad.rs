@@ -1,6 +1,6 @@
-//! Targets from Nomad: instances of the services that are registered with it.
+//! Discovery of service instances that are registered in Nomad.
 //!
-//! Facts are from upstream's `discovery/nomad` and Nomad's API.
+//! The behaviour follows upstream's `discovery/nomad` and Nomad's API.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -11,26 +11,26 @@ use firn_model::error::Error;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// One of `nomad_sd_configs`
+/// An entry of `nomad_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NomadSettings {
-    /// `server`: a URL.
+    /// The `server` key: URL of the server.
     pub server: String,
-    /// `namespace`
+    /// The `namespace` key: namespace to query.
     pub namespace: String,
-    /// `region`
+    /// The `region` key: region to query.
     pub region: String,
-    /// `allow_stale`
+    /// The `allow_stale` key: allow responses of servers that are not the leader.
     pub allow_stale: bool,
-    /// `tag_separator`
+    /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the server is reached.
+    /// Settings of the HTTP client that calls the server.
     pub client: HttpSettings,
 }
 
-/// Asks a Nomad for its services.
+/// Discovery of Nomad services; each refresh lists all services and their instances.
 #[derive(Debug)]
 pub(super) struct Services {
     settings: NomadSettings,

@@ -1,10 +1,11 @@
-//! Targets from Oracle's cloud: compute instances by their primary network card.
+//! Discovery of Oracle Cloud (OCI) compute instances, at the addresses of their primary network
+//! cards.
 //!
 //! ```text
-//! compartments (named, or all below the tenancy) -> instances -> attachments -> primary card
+//! compartments: configured, or all in the tenancy -> instances -> attachments -> primary card
 //! ```
 //!
-//! Facts are from upstream's `discovery/oci` and Oracle's API, whose requests are signed by HTTP
+//! The behaviour follows upstream's `discovery/oci` and Oracle's API, whose requests carry HTTP
 //! signatures (draft-cavage-http-signatures-08).
 
 mod machine;
@@ -33,42 +34,43 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-/// The version of the API, in all paths.
+/// Version of the API, which is part of all paths.
 const VERSION: &str = "20160918";
 
-/// From one request to the next: as upstream, ten a second, which the service allows.
+/// Average time between two requests. Like upstream, ten requests per second, which the service
+/// permits.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Requests that may go at once after a pause.
+/// Number of requests that may be sent without a pause.
 const BURST: u32 = 50;
 
-/// Says where the next page of a list is.
+/// Response header with the token of the next page.
 const NEXT_PAGE: &str = "opc-next-page";
 
-/// One of `oci_sd_configs`
+/// An entry of `oci_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OciSettings {
-    /// Whether this machine is asked who it is.
+    /// Whether requests are authenticated as this machine (`auth: instance_principal`).
     pub is_machine: bool,
-    /// `tenancy`
+    /// The `tenancy` key: id of the tenancy.
     pub tenancy: String,
-    /// `user`
+    /// The `user` key: id of the user.
     pub user: String,
-    /// `fingerprint`
+    /// The `fingerprint` key: fingerprint of the user's key.
     pub fingerprint: String,
-    /// `key_file`
+    /// The `key_file` key: file with the user's private key.
     pub key_file: PathBuf,
-    /// `key_passphrase` or `key_passphrase_file`
+    /// The `key_passphrase` or `key_passphrase_file` key: passphrase of the private key.
     pub key_passphrase: Option<Secret>,
-    /// `region`
+    /// The `region` key: full or short name of the region.
     pub region: String,
-    /// `compartments`; empty for all.
+    /// The `compartments` key: ids of compartments; empty for all.
     pub compartments: Vec<String>,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
@@ -111,36 +113,36 @@ answers! {
     }
 }
 
-/// Where the services are.
+/// Base URLs of the OCI services.
 #[derive(Clone, Debug)]
 struct Endpoints {
     identity: String,
     compute: String,
 }
 
-/// Spaces requests out.
+/// Rate limiter for requests (token bucket).
 struct Pace {
-    /// When all that may go at once may go again.
+    /// Time at which the bucket is full again, so that a complete burst may be sent.
     full: Instant,
 }
 
-/// Asks Oracle.
+/// Discovery of OCI instances; each refresh reads all compartments.
 pub(super) struct Instances {
     settings: OciSettings,
     endpoints: Endpoints,
     signer: Arc<Signer>,
-    /// Whose instances they are; known once it was asked for.
+    /// Id of the tenancy; empty until the first refresh.
     tenancy: String,
     api: Api,
     pace: Pace,
 }
 
 impl Pace {
-    /// Waits until the next request may go.
+    /// Waits until the rate limit permits the next request.
     async fn turn(&mut self) {
         let now = Instant::now();
         self.full = self.full.max(now) + PAUSE;
-        // A clock that has not run for so long yet lets all of them go.
+        // On a clock that has not run for the length of a burst, requests are not delayed.
         let due = self.full.checked_sub(PAUSE * BURST);
         if let Some(due) = due.filter(|due| *due > now) {
             sleep_until(due).await;
@@ -173,7 +175,7 @@ impl Instances {
         }
     }
 
-    /// A whole list.
+    /// Returns all pages of the list at `url`, within the rate limit.
     async fn list<T>(&mut self, url: &str) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,
@@ -192,8 +194,8 @@ impl Instances {
         Ok(all)
     }
 
-    /// The compartments to look into: those that are named, or the tenancy and all that are
-    /// active below it. One whose children cannot be listed has none.
+    /// Returns the configured compartments, or the tenancy with all active compartments below it. A
+    /// compartment whose children cannot be listed is treated as having none.
     async fn compartments(&mut self) -> Vec<String> {
         if !self.settings.compartments.is_empty() {
             return self.settings.compartments.clone();
@@ -223,7 +225,7 @@ impl Instances {
         all
     }
 
-    /// The primary network card of `instance`, if it has one.
+    /// Returns the primary network card of `instance`, or an empty card if it has none.
     async fn card(&mut self, instance: &Instance) -> Result<Card, Error> {
         let compute = self.endpoints.compute.clone();
         let url = format!(
@@ -283,12 +285,12 @@ impl Instances {
     }
 }
 
-/// A tag's value as a label's: lists and maps are none.
+/// Converts a tag value to a label value. Returns `None` for lists, maps and null.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(is_so) => Some(is_so.to_string()),
-        // As upstream, which reads numbers as floats.
+        // Upstream reads numbers as floats, so they are formatted as floats.
         Value::Number(number) => Some(number.as_f64()?.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }

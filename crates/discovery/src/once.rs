@@ -1,5 +1,6 @@
-//! One request over a connection of its own, for what the HTTP client does not do: sockets of the
-//! machine, and methods that only a service on the same machine takes. There are few in a minute.
+//! Single HTTP requests over their own connection, for cases that the shared HTTP client does not
+//! support: Unix sockets, and PUT requests to services on the same machine. Only a few are sent per
+//! minute.
 
 use super::api::Answer;
 use firn_http_client::ResponseBody;
@@ -10,7 +11,8 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Sends `request` over `stream`; its answer has fewer than `bytes_max` bytes.
+/// Sends `request` over `stream` and reads the response. Fails if its body exceeds the limit of
+/// `bytes_max` bytes.
 pub(super) async fn ask_once<S>(
     stream: S,
     request: Request<Empty<Bytes>>,
@@ -31,7 +33,7 @@ where
     tokio::select! {
         answer = &mut asked => answer,
         ended = connection => match ended {
-            // What was read already may be the whole answer.
+            // The response may have been received completely before the connection ended.
             Ok(()) => asked.await,
             Err(e) => Err(failed(e)),
         }

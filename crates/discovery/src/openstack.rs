@@ -1,11 +1,11 @@
-//! Targets from OpenStack: hypervisors, instances, or load balancers.
+//! Discovery of OpenStack hypervisors, instances and load balancers.
 //!
 //! ```text
 //! credentials -> token, catalog -> endpoints of the services -> lists -> targets
 //! ```
 //!
-//! Facts are from upstream's `discovery/openstack` and from OpenStack's APIs of identity (version
-//! 3), compute, network and load balancers.
+//! The behaviour follows upstream's `discovery/openstack` and the OpenStack APIs for identity
+//! (version 3), compute, network and load balancing.
 
 mod answers;
 mod identity;
@@ -25,69 +25,69 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
 
-/// The protocol of the listeners that are scraped.
+/// Protocol of the load balancer listeners that expose metrics.
 const SCRAPED: &str = "PROMETHEUS";
 
-/// What targets are made of.
+/// The kind of OpenStack object that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenStackRole {
-    /// The machines that instances run on.
+    /// Hypervisors, the machines that run instances.
     Hypervisor,
-    /// Virtual machines: a target for each address.
+    /// Instances (virtual machines), one target per address.
     Instance,
-    /// Load balancers that have a listener for metrics.
+    /// Load balancers with a listener for metrics.
     LoadBalancer,
 }
 
-/// Who asks; what is empty is not known.
+/// Credentials for the identity service. Empty fields are unset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenStackCredentials {
-    /// `identity_endpoint`; if it is empty, all are those of the environment.
+    /// The `identity_endpoint` key. If it is empty, all credentials are read from the environment.
     pub endpoint: String,
-    /// `username`
+    /// The `username` key: name of the user.
     pub username: String,
-    /// `userid`
+    /// The `userid` key: id of the user.
     pub user_id: String,
-    /// `password`
+    /// The `password` key: password of the user.
     pub password: Option<Secret>,
-    /// `project_name`
+    /// The `project_name` key: project that scopes the token.
     pub project_name: String,
-    /// `project_id`
+    /// The `project_id` key: id of that project.
     pub project_id: String,
-    /// `domain_name`
+    /// The `domain_name` key: domain of the user or project.
     pub domain_name: String,
-    /// `domain_id`
+    /// The `domain_id` key: id of that domain.
     pub domain_id: String,
-    /// `application_credential_name`
+    /// The `application_credential_name` key: name of an application credential.
     pub application_name: String,
-    /// `application_credential_id`
+    /// The `application_credential_id` key: id of an application credential.
     pub application_id: String,
-    /// `application_credential_secret`
+    /// The `application_credential_secret` key: secret of the application credential.
     pub application_secret: Option<Secret>,
 }
 
-/// One of `openstack_sd_configs`
+/// An entry of `openstack_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenStackSettings {
-    /// `role`
+    /// The `role` key: kind of object to discover.
     pub role: OpenStackRole,
-    /// Who asks.
+    /// Credentials from the config entry.
     pub credentials: OpenStackCredentials,
-    /// `region`
+    /// The `region` key: region of the services.
     pub region: String,
-    /// `availability`: the interface of services, such as `public`.
+    /// The `availability` key: interface of the services, such as `public`.
     pub availability: String,
-    /// `all_tenants`
+    /// The `all_tenants` key: discover the instances of all projects.
     pub all_tenants: bool,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the services are reached.
+    /// Settings of the HTTP client that calls the services.
     pub client: HttpSettings,
 }
 
-/// Asks an OpenStack.
+/// Discovery of OpenStack objects; each refresh authenticates and reads the lists of one role.
 pub(super) struct Resources {
     settings: OpenStackSettings,
     api: Api,
@@ -99,7 +99,7 @@ impl Resources {
         Self::with(settings, bytes_max, of_process())
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
     fn with(settings: &OpenStackSettings, bytes_max: u64, variables: Variables) -> Self {
         Self {
             api: Api::new(&settings.client, bytes_max),
@@ -113,7 +113,7 @@ impl Resources {
         session.map_err(|e| wrong(format!("could not authenticate to OpenStack: {e}")))
     }
 
-    /// All entries of a list of a service.
+    /// Returns the entries of all pages of a service's list.
     async fn list<P: Page>(&self, session: &Session, url: &str) -> Result<Vec<P::Entry>, Error> {
         let headers = HeaderMap::from_iter([(identity::TOKEN, session.token.clone())]);
         let next = |page: &P, _| page.next();
@@ -187,7 +187,7 @@ impl Resources {
             .list::<answers::Listeners>(&session, &url("listeners"))
             .await
             .map_err(|e| wrong(format!("failed to list all listeners: {e}")))?;
-        // The first listener for metrics of each.
+        // Port of the first metrics listener of each load balancer.
         let mut ports: BTreeMap<&str, i64> = BTreeMap::new();
         for listener in listeners
             .iter()

@@ -473,7 +473,7 @@ async fn namespaces_and_selectors_narrow_what_is_asked() {
         },
         ..settings(&stub.url, KubernetesRole::Pod)
     });
-    // The store does not contain the node of this object.
+    // The store does not contain the node of the pod, so the pod has no target.
     assert_eq!(seen.next().await, Vec::<String>::new());
     let selected = "fieldSelector=spec.nodeName%3Dn1&labelSelector=app+in+%28x%29";
     for path in [

@@ -1,4 +1,4 @@
-//! What is known of a cluster, as far as a role needs it, and the targets that it comes to.
+//! All stores of a cluster that a role needs, and the targets that are built from them.
 
 use super::access::Cluster;
 use super::endpoints::{Around, endpoints, slice};
@@ -20,7 +20,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// The objects of a cluster; kinds that the role does not need have none.
+/// Stores of a cluster's objects, one per kind. Stores of kinds that the role does not need remain
+/// empty.
 pub(super) struct World {
     settings: KubernetesSettings,
     pods: Arc<Store<Pod>>,
@@ -34,7 +35,7 @@ pub(super) struct World {
     jobs: Arc<Store<Job>>,
 }
 
-/// Starts reflectors.
+/// Parameters of the reflectors that are being started.
 struct Reflecting<'w> {
     settings: &'w KubernetesSettings,
     cluster: &'w Arc<Cluster>,
@@ -44,7 +45,8 @@ struct Reflecting<'w> {
 }
 
 impl Reflecting<'_> {
-    /// Follows a kind in all namespaces that are asked for; `role` says which selector counts.
+    /// Starts a reflector for a kind in each watched namespace. The selector of `role`, if any,
+    /// restricts the objects.
     fn follow<T: Resource>(&mut self, store: &Arc<Store<T>>, role: Option<KubernetesRole>) {
         let everywhere = [String::new()];
         let namespaces = match T::IS_NAMESPACED {
@@ -73,7 +75,7 @@ impl Reflecting<'_> {
 }
 
 impl World {
-    /// Nothing known yet; `changed` is told of each change.
+    /// Creates empty stores. Each change of a store notifies `changed`.
     pub(super) fn new(settings: &KubernetesSettings, changed: Arc<Notify>) -> Self {
         Self {
             settings: settings.clone(),
@@ -89,7 +91,7 @@ impl World {
         }
     }
 
-    /// Follows what the role needs, by `tasks`.
+    /// Starts the reflectors of all kinds that the role needs, as tasks in `tasks`.
     pub(super) fn reflect(
         &self,
         cluster: &Arc<Cluster>,
@@ -147,13 +149,13 @@ impl World {
         )
     }
 
-    /// Whether owners of owners are known. The first list waits a moment for them, and no longer:
-    /// the API may not let them be seen.
+    /// Returns whether replica sets and jobs have been listed. The first target list waits only a
+    /// short time for them, because the API may not permit reading them.
     pub(super) fn has_owners(&self) -> bool {
         self.replica_sets.is_listed() && self.jobs.is_listed()
     }
 
-    /// Whether all else is known that targets are made of.
+    /// Returns whether all other necessary objects have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.pods.is_listed()
             && self.nodes.is_listed()
@@ -164,7 +166,7 @@ impl World {
             && self.ingresses.is_listed()
     }
 
-    /// The targets of the role.
+    /// Builds the targets of the role from the current objects.
     pub(super) fn groups(&self) -> Vec<Group> {
         let mut groups = Vec::new();
         let namespaces = self.namespaces.hold();
@@ -211,7 +213,7 @@ impl World {
             let mut more = more(&pod.metadata.namespace);
             if self.settings.attached.node {
                 let name = &pod.spec.node_name;
-                // A selector of nodes leaves out pods on others.
+                // Pods on nodes that the node selector excludes have no target.
                 if nodes.get(name).is_none() {
                     continue;
                 }

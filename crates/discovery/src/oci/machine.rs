@@ -1,16 +1,16 @@
-//! Who a machine of Oracle's cloud is: `auth: instance_principal`.
+//! Authentication as an OCI machine: `auth: instance_principal`.
 //!
 //! ```text
 //! metadata service --> region, certificate, its key, the intermediate certificate
-//! auth service     <-- the certificates, signed by the key --> token
-//! requests         signed by the key under the name of the token
+//! auth service     <-- request with the certificates, signed by the key --> token
+//! requests         signed by the key, with the token as key id
 //! ```
 //!
-//! A token is kept until five minutes before it ends; the next one is bought with what the metadata
-//! service says then, since certificates change.
+//! A token is reused until five minutes before it expires. Each new token is requested with the
+//! current certificates of the metadata service, since they are rotated.
 //!
-//! Facts are from Oracle's SDK for Go, which upstream uses. The SDK has its tokens made out to a
-//! key that it makes for them; here they are made out to the key of the certificate.
+//! The protocol follows Oracle's SDK for Go, which upstream uses. The SDK generates a session key
+//! for each token; here the token is bound to the key of the certificate.
 
 use super::signer::{date, signature_header};
 use crate::api::{Api, header_value, wrong};
@@ -31,44 +31,44 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use x509_parser::parse_x509_certificate;
 
-/// The service that tells a machine about itself, unless the environment names another one.
+/// Default base URL of the metadata service, and the environment variable that overrides it.
 const METADATA: &str = "http://169.254.169.254/opc/v2";
 const METADATA_VARIABLE: &str = "OCI_METADATA_BASE_URL";
 
-/// What names another service that gives tokens.
+/// Environment variable with the URL of another auth service.
 const AUTH_VARIABLE: &str = "OCI_SDK_AUTH_CLIENT_REGION_URL";
 
-/// How long the metadata service may take; elsewhere there is no answer at all.
+/// Timeout of a request to the metadata service. Outside of OCI nothing answers at its address.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where in the auth service tokens are.
+/// Path of the token endpoint of the auth service.
 const TOKENS: &str = "/v1/x509";
 
-/// How long before its end a token is replaced.
+/// How long before its expiry a token is replaced, in milliseconds.
 const MARGIN_MS: i64 = 5 * 60 * 1000;
 
-/// What the name of a certificate says of the tenancy.
+/// Prefix of the certificate's subject attribute that contains the tenancy id.
 const TENANT: &str = "opc-tenant:";
 
-/// Bytes of an answer about a machine.
+/// Maximum size in bytes of a response of the metadata or auth service.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// See the module.
+/// Requests session tokens for this machine and caches them; see the module documentation.
 pub(super) struct Machine {
     api: Api,
     clock: Arc<dyn Clock>,
     variables: Variables,
-    /// Locked while a token is bought, so that requests side by side buy one.
+    /// Cached session. Locked while a token is requested, so that concurrent requests share one.
     held: Mutex<Option<Arc<Session>>>,
 }
 
-/// What requests are signed with.
+/// Token and key that sign requests until the token expires.
 pub(super) struct Session {
-    /// Whose machine it is.
+    /// Id of the tenancy that the machine belongs to.
     pub(super) tenancy: String,
-    /// The name of the key: the token.
+    /// Key id of the signature, which contains the token.
     pub(super) key_id: String,
-    /// The key.
+    /// Private key of the machine's certificate.
     pub(super) key: RsaKeyPair,
     end_ms: i64,
 }
@@ -83,11 +83,11 @@ answers! {
     }
 }
 
-/// A certificate of the machine.
+/// The instance certificate of the machine, with its private key.
 struct Leaf {
     certificate: Vec<u8>,
     tenancy: String,
-    /// Its public key, as certificates hold it.
+    /// Public key in DER (`SubjectPublicKeyInfo`), as contained in the certificate.
     public_key: Vec<u8>,
     key: RsaKeyPair,
 }
@@ -97,7 +97,8 @@ impl Machine {
         Self::with(settings, clock, of_process())
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates a machine identity like [`Self::new`] that reads environment variables from
+    /// `variables`.
     pub(super) fn with(
         settings: &HttpSettings,
         clock: Arc<dyn Clock>,
@@ -111,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// What requests are signed with now.
+    /// Returns the current session; begins a new one if there is none or it is about to expire.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
         let now_ms = self.clock.now_ms();
         let mut held = self.held.lock().await;
@@ -140,7 +141,7 @@ impl Machine {
         let token = self.token(&region, &leaf, body.to_string(), now_ms).await?;
         let life_ms = end_ms(&token)? - now_ms;
         Ok(Session {
-            // One with a short life is used for half of it.
+            // A token with a short lifetime is used for half of it.
             end_ms: now_ms + (life_ms - MARGIN_MS).max(life_ms / 2),
             key_id: format!("ST${token}"),
             tenancy: leaf.tenancy,
@@ -152,7 +153,7 @@ impl Machine {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// What the metadata service says at `path`.
+    /// Reads `path` from the metadata service.
     async fn metadata(&self, path: &str) -> Result<String, Error> {
         let base = self.variable(METADATA_VARIABLE);
         let url = format!("{}{path}", base.as_deref().unwrap_or(METADATA));
@@ -165,7 +166,7 @@ impl Machine {
         Ok(answer.map_err(told)?.text()?.to_owned())
     }
 
-    /// Buys a token with `body`, which says who the machine is.
+    /// Requests a token from the auth service. `body` contains the certificates of the machine.
     async fn token(
         &self,
         region: &str,
@@ -227,7 +228,7 @@ impl Leaf {
     }
 }
 
-/// The first certificate of a text in PEM.
+/// Returns the first certificate in a PEM text, in DER.
 fn certificate_of(pem: &str) -> Result<Vec<u8>, Error> {
     let blocks = Block::all_of(pem.as_bytes()).map_err(wrong)?;
     let mut blocks = blocks.into_iter();
@@ -237,7 +238,7 @@ fn certificate_of(pem: &str) -> Result<Vec<u8>, Error> {
         .der)
 }
 
-/// When a token ends.
+/// Returns the expiry time of a token in milliseconds.
 fn end_ms(token: &str) -> Result<i64, Error> {
     let parts: Vec<&str> = token.split('.').collect();
     let [_, claims, _] = parts[..] else {
@@ -247,6 +248,6 @@ fn end_ms(token: &str) -> Result<i64, Error> {
     let claims = claims.map_err(|e| wrong(format!("the token: {e}")))?;
     let claims: Claims =
         json::from_slice(&claims).map_err(|e| wrong(format!("the claims of the token: {e}")))?;
-    // Far from the ends of the type, whatever it says.
+    // The clamp keeps an arbitrary value far from the limits of the type.
     Ok((claims.exp * 1000.0).clamp(0.0, 1e15) as i64)
 }

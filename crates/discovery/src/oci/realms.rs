@@ -1,11 +1,11 @@
-//! Where Oracle's regions are: their short names, and the domains of those that are not in the
-//! commercial realm. From Oracle's list of regions; one that is not in it is a region of the
+//! Oracle's regions: their short names, and the domains of regions outside of the commercial realm.
+//! The tables are from Oracle's list of regions; regions that are not listed belong to the
 //! commercial realm.
 
-/// The domain of the commercial realm.
+/// Domain of the commercial realm.
 const COMMERCIAL: &str = "oraclecloud.com";
 
-/// Short names with their regions.
+/// Short names of regions with their full names.
 const SHORT: &[(&str, &str)] = &[
     ("aga", "us-saltlake-2"),
     ("ahu", "me-abudhabi-3"),
@@ -94,7 +94,7 @@ const SHORT: &[(&str, &str)] = &[
     ("zrh", "eu-zurich-1"),
 ];
 
-/// Domains of other realms with their regions.
+/// Domains of the other realms with their regions.
 const REALMS: &[(&str, &[&str])] = &[
     ("oraclegovcloud.com", &["us-langley-1", "us-luke-1"]),
     (
@@ -136,7 +136,7 @@ const REALMS: &[(&str, &[&str])] = &[
     ("oraclecloud52.com", &["sa-riodejaneiro-1"]),
 ];
 
-/// The full name of a region, which may be given by its short name, and its domain.
+/// Returns the full name and the domain of a region, which may be given by its short name.
 pub(super) fn region_of(name: &str) -> (String, &'static str) {
     let name = name.to_lowercase();
     let known = SHORT.iter().find(|(short, _)| *short == name);

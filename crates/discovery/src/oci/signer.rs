@@ -1,7 +1,7 @@
-//! Signatures of requests to Oracle's API, by a user's key or by the machine's.
+//! Signatures of requests to Oracle's API, with the key of a user or of the machine.
 //!
-//! The key of a user is read anew for each request, as secrets of clients are: a refresh is some
-//! requests a minute.
+//! The key file of a user is read for each request, like the secrets of HTTP clients. A refresh
+//! sends only a few requests per minute.
 
 use super::OciSettings;
 use super::machine::Machine;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// Who asks.
+/// The identity with which requests are signed.
 enum Identity {
     User(User),
     Machine(Box<Machine>),
@@ -33,7 +33,7 @@ struct User {
     passphrase: Option<Secret>,
 }
 
-/// See the module.
+/// Signs requests to Oracle's API with the identity in the settings.
 pub(super) struct Signer {
     identity: Identity,
     clock: Arc<dyn Clock>,
@@ -55,7 +55,7 @@ impl Signer {
         Self { identity, clock }
     }
 
-    /// One that signs as `machine`.
+    /// Creates a signer that authenticates as `machine`.
     pub(super) fn of_machine(machine: Machine, clock: Arc<dyn Clock>) -> Self {
         Self {
             identity: Identity::Machine(Box::new(machine)),
@@ -63,7 +63,7 @@ impl Signer {
         }
     }
 
-    /// Whose data is asked for.
+    /// Returns the id of the tenancy to which the identity belongs.
     pub(super) async fn tenancy(&self) -> Result<String, Error> {
         match &self.identity {
             Identity::User(user) => Ok(user.tenancy.clone()),
@@ -106,8 +106,8 @@ impl User {
     }
 }
 
-/// The header with the signature of `text`, which has the headers `names`, by the key that is known
-/// as `key_id`.
+/// Builds the `Authorization` header with a signature of `text` by `key`. `names` lists the signed
+/// headers, and `key_id` identifies the key to the server.
 pub(super) fn signature_header(
     key_id: &str,
     names: &str,
@@ -125,7 +125,7 @@ pub(super) fn signature_header(
     Ok(value)
 }
 
-/// A time as HTTP writes it.
+/// Formats a time in the date format of HTTP.
 pub(super) fn date(now_ms: i64) -> Result<String, Error> {
     let time = OffsetDateTime::from_unix_timestamp(now_ms.div_euclid(1000));
     let text = time.ok().and_then(|time| time.format(&Rfc2822).ok());

@@ -1,4 +1,4 @@
-//! Oracle's API on the loopback, as its documentation says.
+//! Tests of OCI discovery against stub services that follow Oracle's documentation.
 
 use super::super::stub::{Answers, Followed};
 use super::*;
@@ -88,7 +88,7 @@ async fn instances_of_all_compartments_become_targets_by_their_primary_card() {
     let answers = oracle().await;
     let mut oracle = instances(&answers, &settings());
     assert_eq!(oracle.next().await, [TARGET]);
-    // What is below a compartment that cannot be listed is left out; instances are not.
+    // Compartments below one that cannot be listed are left out; its own instances are not.
     answers.set(BELOW, 404, "{}");
     assert_eq!(oracle.next().await, [TARGET]);
     oracle.stays_while(&answers, OF_ONE).await;
@@ -168,8 +168,8 @@ fn region_has_its_realms_domain() {
     }
 }
 
-/// What a machine's metadata service says, and Oracle's auth service; the key is that of the
-/// certificate, and tokens end after an hour.
+/// Starts stubs of a machine's metadata service and the auth service. The key belongs to the
+/// certificate, and tokens expire after an hour.
 async fn machine() -> Answers {
     use base64::Engine;
     let encode = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text);
@@ -186,7 +186,7 @@ async fn machine() -> Answers {
     answers
 }
 
-/// The instances that the machine of `answers` asks for, and its clock.
+/// Creates a discovery that authenticates as the machine of `answers`, with its clock.
 fn of_machine(answers: &Answers) -> (Instances, Arc<SimClock>) {
     let url = answers.url().to_owned();
     let variables = move |name: &str| match name {
@@ -243,7 +243,7 @@ async fn machine_asks_with_a_token_that_its_certificate_buys() {
         text("x-content-sha256")
     );
     let key = base64::prelude::BASE64_STANDARD.decode(body["publicKey"].as_str().unwrap());
-    // Of a public key as certificates hold it, what ring reads stands behind 24 bytes.
+    // ring expects the public key without the 24-byte header of its DER form.
     let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.unwrap().split_off(24));
     key.verify(signed.as_bytes(), &signature.unwrap()).unwrap();
     let metadata = asked.iter().find(|asked| asked.path.starts_with("/opc"));
@@ -252,7 +252,7 @@ async fn machine_asks_with_a_token_that_its_certificate_buys() {
     let listed = asked.iter().find(|asked| asked.path == OF_ONE).unwrap();
     let said = listed.headers["authorization"].to_str().unwrap();
     assert!(said.contains("keyId=\"ST$e30."), "{said}");
-    // One token is enough until shortly before its end.
+    // One token is enough until shortly before it expires.
     let bought = |answers: &Answers| {
         let paths = answers.stub.paths();
         paths.iter().filter(|path| *path == "/v1/x509").count()

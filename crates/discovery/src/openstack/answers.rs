@@ -1,4 +1,4 @@
-//! What OpenStack's services answer, and the targets that are made of it.
+//! Responses of OpenStack's services, and the targets that are built from them.
 
 use crate::group::Group;
 use crate::json::answers;
@@ -65,7 +65,7 @@ answers! {
         tenant_id: String,
         user_id: String,
         flavor: Value,
-        /// An empty text if there is none.
+        /// An object, or an empty text if the instance has no image.
         image: Value,
         metadata: BTreeMap<String, String>,
         addresses: BTreeMap<String, Value>,
@@ -107,11 +107,11 @@ answers! {
     }
 }
 
-/// A page of a list.
+/// One page of a paginated list.
 pub(super) trait Page: DeserializeOwned + Send + 'static {
     type Entry: Send;
 
-    /// Where the next page is.
+    /// Returns the URL of the next page, or `None` on the last page.
     fn next(&self) -> Option<String>;
 
     fn entries(self) -> Vec<Self::Entry>;
@@ -123,7 +123,7 @@ macro_rules! page {
             type Entry = $entry;
 
             fn next(&self) -> Option<String> {
-                // Behind a page without entries there is none.
+                // An empty page ends the list, even if it has a link to a next page.
                 let mut links = self.links.iter().filter(|_| !self.$field.is_empty());
                 let next = links.find(|link| link.rel == "next");
                 next.map(|link| link.href.clone())
@@ -143,12 +143,12 @@ page!(Servers, servers, Server);
 page!(LoadBalancers, loadbalancers, LoadBalancer);
 page!(Listeners, listeners, Listener);
 
-/// Floating addresses of instances.
+/// Floating IP addresses of instances.
 #[derive(Default)]
 pub(super) struct ServerMaps {
-    /// By instance and fixed address.
+    /// Floating addresses by instance id and fixed address.
     floating: BTreeMap<(String, String), String>,
-    /// All of them.
+    /// All floating addresses.
     present: BTreeSet<String>,
 }
 
@@ -164,7 +164,7 @@ impl ServerMaps {
 impl Hypervisor {
     pub(super) fn target(&self, port: i64) -> Group {
         let mut meta = Meta::new("openstack_hypervisor");
-        // A number before version 2.53, a UUID since.
+        // The id is a number before API version 2.53 and a UUID since.
         let id = match &self.id {
             Value::String(id) => id.clone(),
             Value::Null => String::new(),
@@ -183,9 +183,9 @@ impl Hypervisor {
 }
 
 impl Server {
-    /// A target for each address that is not a floating one.
+    /// Returns a target for each address of the instance, except floating addresses.
     pub(super) fn targets(&self, maps: &ServerMaps, port: i64) -> Vec<Group> {
-        // The name is there since version 2.47.
+        // The field `original_name` exists since API version 2.47.
         let flavor = ["original_name", "id"].iter();
         let Some(flavor) = flavor.filter_map(|key| self.flavor[key].as_str()).next() else {
             warn!(
