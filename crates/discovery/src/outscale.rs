@@ -1,6 +1,6 @@
-//! Targets from Outscale: its virtual machines.
+//! Discovery of Outscale virtual machines.
 //!
-//! Facts are from upstream's `discovery/outscale` and Outscale's API.
+//! The behaviour follows upstream's `discovery/outscale` and Outscale's API.
 
 use super::api::{Api, wrong};
 use super::aws::{Credentials, Scope, add_signature};
@@ -17,30 +17,30 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What signatures are good for, whatever the region.
+/// Service and region in the scope of signatures, which are the same for all regions.
 const SERVICE: &str = "oapi";
 const SIGNED_REGION: &str = "eu-west-2";
 
-/// One of `outscale_sd_configs`
+/// An entry of `outscale_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutscaleSettings {
-    /// `endpoint`: a URL, up to the version of the API.
+    /// The `endpoint` key: base URL of the API, including its version.
     pub endpoint: String,
-    /// `region`
+    /// The `region` key: value of the label `region`.
     pub region: String,
-    /// `access_key`
+    /// The `access_key` key: id of the access key.
     pub access_key: String,
-    /// `secret_key` or `secret_key_file`
+    /// The `secret_key` or `secret_key_file` key: secret part of the access key.
     pub secret_key: Secret,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks Outscale.
+/// Discovery of Outscale machines; each refresh lists all pages.
 pub(super) struct Machines {
     settings: OutscaleSettings,
     api: Api,
@@ -85,7 +85,7 @@ impl Machines {
         }
     }
 
-    /// The page behind `token`, which is empty for the first.
+    /// Requests the page with `token`, which is empty for the first page.
     async fn page(&self, token: &str, keys: &Credentials) -> Result<Page, Error> {
         let body = match token {
             "" => json!({}),
@@ -135,7 +135,7 @@ impl Refresh for Machines {
 }
 
 impl Machine {
-    /// The target, unless the machine has no address.
+    /// Builds the target of a machine. Returns `None` if the machine has no IP address.
     fn target(&self, settings: &OutscaleSettings) -> Option<Group> {
         let address = [&self.private_ip, &self.public_ip]
             .into_iter()

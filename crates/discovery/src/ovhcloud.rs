@@ -1,10 +1,10 @@
-//! Targets from OVHcloud: its virtual private servers, or its dedicated servers.
+//! Discovery of OVHcloud virtual private servers and dedicated servers.
 //!
 //! ```text
-//! names -> of each: details, addresses -> targets; a server of which that fails is left out
+//! names -> details and addresses of each -> targets; a server is skipped if its requests fail
 //! ```
 //!
-//! Facts are from upstream's `discovery/ovhcloud` and OVHcloud's API.
+//! The behaviour follows upstream's `discovery/ovhcloud` and OVHcloud's API.
 
 use super::api::{Api, header_value, wrong};
 use super::discover::Refresh;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// Where the APIs are, by the names of their regions.
+/// Base URLs of the APIs by endpoint name.
 const ENDPOINTS: [(&str, &str); 7] = [
     ("ovh-eu", "https://eu.api.ovh.com/1.0"),
     ("ovh-ca", "https://ca.api.ovh.com/1.0"),
@@ -35,45 +35,46 @@ const ENDPOINTS: [(&str, &str); 7] = [
 
 const APPLICATION: HeaderName = HeaderName::from_static("x-ovh-application");
 
-/// What targets are made of.
+/// The kind of OVHcloud server that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvhService {
-    /// Virtual private servers.
+    /// Virtual private servers (VPS).
     Vps,
-    /// Dedicated servers.
+    /// Dedicated (bare metal) servers.
     DedicatedServer,
 }
 
-/// One of `ovhcloud_sd_configs`
+/// An entry of `ovhcloud_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OvhSettings {
-    /// `endpoint`: the name of a region, or a URL.
+    /// The `endpoint` key: name of an endpoint, or its URL.
     pub endpoint: String,
-    /// `application_key`
+    /// The `application_key` key: id of the application.
     pub application_key: String,
-    /// `application_secret`
+    /// The `application_secret` key: secret of the application.
     pub application_secret: Secret,
-    /// `consumer_key`
+    /// The `consumer_key` key: credential of the user.
     pub consumer_key: Secret,
-    /// `service`
+    /// The `service` key: kind of server to discover.
     pub service: OvhService,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
 }
 
-/// Asks OVHcloud.
+/// Discovery of OVHcloud servers; each refresh reads the details of every server.
 pub(super) struct Servers {
     settings: OvhSettings,
     api: Api,
     clock: Arc<dyn Clock>,
 }
 
-/// What the requests of one refresh have in common.
+/// API endpoint and credentials for the requests of one refresh.
 struct Session {
     base: String,
     application_secret: String,
     consumer_key: String,
-    /// By how much our clock is ahead of theirs.
+    /// Offset of the local clock to the server's clock, in seconds; positive if the local clock is
+    /// ahead.
     ahead_seconds: i64,
 }
 
@@ -121,15 +122,15 @@ answers! {
     }
 }
 
-/// What is made of the details of a server.
+/// Details of a server, which provide its labels.
 trait Server: DeserializeOwned + Send + 'static {
-    /// Where servers are in the API.
+    /// API path of the list of servers.
     const PATH: &'static str;
 
-    /// What stands behind `__meta_ovhcloud_` in labels.
+    /// Prefix of the label names, after `__meta_`.
     const PREFIX: &'static str;
 
-    /// The name that targets are known by, and the labels.
+    /// Returns the value of the `instance` label, and the other labels by name.
     fn labels(&self) -> (&str, Vec<(&'static str, String)>);
 }
 
@@ -238,7 +239,7 @@ impl Refresh for Servers {
     }
 }
 
-/// The signature of a GET: `$1$` and a hash, which is what the API asks for.
+/// Computes the signature of a GET request: `$1$` followed by a SHA-1 hash, as the API requires.
 fn signature(session: &Session, url: &str, time: i64) -> String {
     let (secret, key) = (&session.application_secret, &session.consumer_key);
     let text = format!("{secret}+{key}+GET+{url}++{time}");
@@ -247,7 +248,8 @@ fn signature(session: &Session, url: &str, time: i64) -> String {
     format!("$1${hex}")
 }
 
-/// The addresses in a list of addresses and networks: of networks only those of one address.
+/// Parses a list of addresses and networks. Of networks, only those with a prefix length of 32
+/// count, as in upstream.
 fn addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
     let none = || wrong("could not parse IP addresses from list");
     let mut found = Vec::new();

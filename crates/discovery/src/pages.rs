@@ -1,22 +1,23 @@
-//! Lists that come in pages: what to ask for next, and an end to lists that have none.
+//! Paginated lists: the position of the next page, with an upper limit on the number of pages.
 //!
 //! ```text
-//! first -> page -> what it says of the next -> page -> .. -> nothing
+//! first -> page -> position of the next -> page -> .. -> none
 //! ```
 //!
-//! Invariant: a list that never ends fails, so that it takes neither all memory nor all time. What
-//! a place is (a URL, a token, a number) is the caller's; requests that are signed apart use
-//! [`Pages`] alone.
+//! Invariant: a list that never ends fails, so that it consumes neither unlimited memory nor
+//! unlimited time. The caller defines the meaning of a position (a URL, a token, a number). Callers
+//! that sign each request separately use [`Pages`] directly.
 
 use super::api::{Answer, Api, wrong};
 use firn_model::error::Error;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use serde::de::DeserializeOwned;
 
-/// Pages of one list at most. The smallest pages have 20 entries, so that 100,000 fit.
+/// Maximum number of pages per list. The smallest pages have 20 entries, so lists of 100,000
+/// entries fit.
 const PAGES_MAX: usize = 5000;
 
-/// How far a list was read.
+/// Read position in a paginated list.
 #[derive(Debug)]
 pub(super) struct Pages {
     next: Option<String>,
@@ -24,7 +25,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// A list that begins at `first`.
+    /// Creates a position at the page `first`.
     pub(super) fn from(first: impl Into<String>) -> Self {
         Self {
             next: Some(first.into()),
@@ -32,7 +33,8 @@ impl Pages {
         }
     }
 
-    /// Where to read now; `None` behind the last page. Fails if there are too many.
+    /// Returns the position of the page to read next, or `None` after the last page. Fails if there
+    /// are too many pages.
     pub(super) fn turn(&mut self) -> Result<Option<String>, Error> {
         let next = self.next.take();
         self.count += 1;
@@ -44,20 +46,20 @@ impl Pages {
         }
     }
 
-    /// The number of the page that is read now, from 1.
+    /// Returns the number of the current page, starting at 1.
     pub(super) fn number(&self) -> usize {
         self.count
     }
 
-    /// Says where the page behind this one is; an empty place is none.
+    /// Sets the position of the following page. `None` or an empty position ends the list.
     pub(super) fn follow(&mut self, next: Option<String>) {
         self.next = next.filter(|next| !next.is_empty());
     }
 }
 
 impl Api {
-    /// All pages of a list of JSON. `next` is given a page and its number, from 1, and returns the
-    /// URL of the page behind it.
+    /// Reads all pages of a JSON list. `next` receives each page with its number, starting at 1,
+    /// and returns the URL of the following page.
     pub(super) async fn pages<P, N>(
         &self,
         first: &str,
@@ -87,7 +89,7 @@ impl Api {
         self.good(url, headers).await?.json().await
     }
 
-    /// The answer behind `url`, whose status must say that all is well; JSON is wanted.
+    /// Sends a GET request that accepts JSON. Fails if the status is not 2xx.
     pub(super) async fn good(&self, url: &str, headers: &HeaderMap) -> Result<Answer, Error> {
         let mut headers = headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -1,7 +1,8 @@
-//! One list made of the lists of several sources that are watched apart, at a bounded pace.
+//! Combines the target lists of several independently watched sources into one list, at a limited
+//! rate.
 //!
-//! Invariant: the first list is published when each source that is known to be there has answered,
-//! or when it has waited long enough; so a job that is reloaded does not lose targets in between.
+//! Invariant: the first list is published as soon as every known source has reported its targets,
+//! or after a timeout. A reloaded job therefore does not lose targets temporarily.
 
 use super::group::Group;
 use super::published::Published;
@@ -11,25 +12,25 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-/// How fast a watch goes.
+/// Pauses and timeouts of a watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// From one list to the next, at least.
+    /// Minimum time between two published lists.
     pub(super) pause: Duration,
-    /// How long the first list waits for sources that have not answered.
+    /// How long the first list waits for sources that have not reported yet.
     pub(super) first: Duration,
-    /// From a failure to the next try.
+    /// Pause between a failure and the next attempt.
     pub(super) retry: Duration,
 }
 
-/// Upstream's numbers.
+/// The values of upstream.
 pub(super) const TIMING: Timing = Timing {
     pause: Duration::from_secs(5),
     first: Duration::from_secs(5),
     retry: Duration::from_secs(15),
 };
 
-/// When lists may be published.
+/// Rate limiter for the publication of lists.
 #[derive(Debug)]
 pub(super) struct Pace {
     timing: Timing,
@@ -38,7 +39,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Nothing new yet.
+    /// Creates a rate limiter without pending changes.
     pub(super) fn new(timing: Timing) -> Self {
         Self {
             timing,
@@ -47,19 +48,19 @@ impl Pace {
         }
     }
 
-    /// Says that there is something new.
+    /// Records that there are changes to publish.
     pub(super) fn has_news(&mut self) {
         self.first_news.get_or_insert_with(Instant::now);
     }
 
-    /// Says that a list was published.
+    /// Records that a list has been published.
     pub(super) fn has_published(&mut self) {
         self.first_news = None;
         self.last = Some(Instant::now());
     }
 
-    /// When the next list is due; `None` while there is nothing new. One that is not complete
-    /// waits for the rest.
+    /// Returns the time at which the next list is due, or `None` without pending changes. The first
+    /// list is due later if `is_complete` is false.
     pub(super) fn due(&self, is_complete: bool) -> Option<Instant> {
         let first_news = self.first_news?;
         Some(match self.last {
@@ -70,7 +71,7 @@ impl Pace {
     }
 }
 
-/// Waits until `due`, or forever.
+/// Waits until `due`; forever if it is `None`.
 pub(super) async fn wait(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
@@ -78,16 +79,16 @@ pub(super) async fn wait(due: Option<Instant>) {
     }
 }
 
-/// What a watch has to say.
+/// A change that a watch reports.
 #[derive(Debug)]
 pub(super) enum News {
-    /// These sources are there, and no others.
+    /// The complete set of existing sources.
     Sources(BTreeSet<String>),
-    /// What a source says now.
+    /// The current groups of one source.
     Groups(String, Vec<Group>),
 }
 
-/// Publishes what the sources say until no watch is left that could say anything.
+/// Publishes the combined groups of all sources until every sender of `news` has been dropped.
 pub(super) async fn assemble(mut news: Receiver<News>, to: Arc<Published>, timing: Timing) {
     let mut parts: BTreeMap<String, Option<Vec<Group>>> = BTreeMap::new();
     let mut pace = Pace::new(timing);
@@ -104,7 +105,7 @@ pub(super) async fn assemble(mut news: Receiver<News>, to: Arc<Published>, timin
                         }
                     }
                     Some(News::Groups(name, groups)) => {
-                        // The source may have gone meanwhile.
+                        // The source may have been removed in the meantime.
                         if let Some(part) = parts.get_mut(&name) {
                             *part = Some(groups);
                         }

@@ -1,4 +1,5 @@
-//! Platforms that are asked over one API each, against servers that answer as theirs do.
+//! Tests of discoveries that use one API each, against stub servers that respond like the real
+//! ones.
 
 use super::discover::Refresh;
 use super::stub::{Asked, Reply, Stub, shown};

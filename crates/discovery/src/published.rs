@@ -1,4 +1,4 @@
-//! The newest list of targets of one discovery: its task writes it, its job reads it.
+//! The latest target list of one discovery: its task publishes it and its job reads it.
 
 use super::group::Group;
 use firn_model::env::Clock;
@@ -7,25 +7,26 @@ use firn_model::sync::lock;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// The list of a discovery, which its task replaces, and what happened to it.
+/// Latest target list of a discovery, with its metrics. Shared by the discovery's task and its
+/// readers.
 pub(super) struct Published {
     groups: Mutex<Option<Arc<Vec<Group>>>>,
     changed: Arc<Notify>,
     clock: Arc<dyn Clock>,
-    /// Lists that were published.
+    /// Number of published lists, including unchanged ones.
     pub(super) updates: Counter,
-    /// Requests to the source of the list that failed.
+    /// Number of failed requests to the source.
     pub(super) failures: Counter,
-    /// Targets in the list.
+    /// Number of targets in the latest list.
     pub(super) targets: Gauge,
-    /// When the list was published.
+    /// Time of the latest publication, in milliseconds.
     pub(super) updated_ms: Gauge,
-    /// How long it took to ask for the list, if it is asked for as a whole.
+    /// Durations of refreshes; empty if the source is watched.
     pub(super) refreshes: DurationHistogram,
 }
 
 impl Published {
-    /// No list yet; each new one notifies `changed`.
+    /// Creates the state before the first list. Each changed list notifies `changed`.
     pub(super) fn new(changed: Arc<Notify>, clock: Arc<dyn Clock>) -> Self {
         Self {
             groups: Mutex::default(),
@@ -39,7 +40,7 @@ impl Published {
         }
     }
 
-    /// Publishes `groups` if they are news.
+    /// Publishes `groups`. Readers are notified only if they differ from the previous list.
     pub(super) fn publish(&self, groups: Vec<Group>) {
         let count: usize = groups.iter().map(|group| group.targets.len()).sum();
         self.updates.inc();
@@ -52,7 +53,7 @@ impl Published {
         }
     }
 
-    /// The newest list; `None` while there was none.
+    /// Returns the latest list, or `None` before the first publication.
     pub(super) fn groups(&self) -> Option<Arc<Vec<Group>>> {
         lock(&self.groups).clone()
     }

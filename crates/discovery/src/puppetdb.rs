@@ -1,6 +1,6 @@
-//! Targets from PuppetDB: the resources that a query finds.
+//! Discovery of the resources that a PuppetDB query returns.
 //!
-//! Facts are from upstream's `discovery/puppetdb` and PuppetDB's query API.
+//! The behaviour follows upstream's `discovery/puppetdb` and PuppetDB's query API.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -17,27 +17,27 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Parameters within parameters that are looked into.
+/// Maximum nesting depth of parameters that become labels.
 const DEPTH_MAX: usize = 32;
 
-/// One of `puppetdb_sd_configs`
+/// An entry of `puppetdb_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PuppetDbSettings {
-    /// `url`
+    /// The `url` key: base URL of the server.
     pub url: String,
-    /// `query`
+    /// The `query` key: query in PQL.
     pub query: String,
-    /// `include_parameters`
+    /// The `include_parameters` key: add the parameters of resources as labels.
     pub include_parameters: bool,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two queries.
     pub refresh: Duration,
-    /// How the server is reached.
+    /// Settings of the HTTP client that calls the server.
     pub client: HttpSettings,
 }
 
-/// Asks a PuppetDB.
+/// Discovery of PuppetDB resources; each refresh sends one query.
 #[derive(Debug)]
 pub(super) struct Resources {
     settings: PuppetDbSettings,
@@ -121,7 +121,7 @@ impl Resource {
     }
 }
 
-/// Parameters as labels; those within others carry the names of both.
+/// Converts parameters to labels. The names of nested parameters begin with those of their parents.
 fn labels_of(parameters: &Map<String, Value>, depth_left: usize) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for (name, value) in parameters {
@@ -147,7 +147,7 @@ fn labels_of(parameters: &Map<String, Value>, depth_left: usize) -> BTreeMap<Str
     labels
 }
 
-/// A value as a text; empty for what is none.
+/// Converts a value to text; empty for null, lists and maps.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,6 +1,6 @@
-//! Targets from Scaleway: its instances, or its bare metal servers.
+//! Discovery of Scaleway instances and bare metal servers.
 //!
-//! Facts are from upstream's `discovery/scaleway` and Scaleway's APIs.
+//! The behaviour follows upstream's `discovery/scaleway` and Scaleway's APIs.
 
 use super::api::{Api, header_value, wrong};
 use super::discover::Refresh;
@@ -17,42 +17,42 @@ use std::time::Duration;
 
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// How many entries a list of instances has in all.
+/// Response header with the total number of entries in a list.
 const TOTAL: &str = "x-total-count";
 
-/// What targets are made of.
+/// The kind of Scaleway server that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalewayRole {
-    /// Virtual machines.
+    /// Instances, which are virtual machines.
     Instance,
-    /// Elastic Metal servers.
+    /// Elastic Metal servers, which are bare metal.
     Baremetal,
 }
 
-/// One of `scaleway_sd_configs`
+/// An entry of `scaleway_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalewaySettings {
-    /// `role`
+    /// The `role` key: kind of server to discover.
     pub role: ScalewayRole,
-    /// `api_url`
+    /// The `api_url` key: base URL of the API.
     pub url: String,
-    /// `zone`
+    /// The `zone` key: zone whose servers are discovered.
     pub zone: String,
-    /// `secret_key` or `secret_key_file`
+    /// The `secret_key` or `secret_key_file` key: token sent with each request.
     pub secret_key: Secret,
-    /// `name_filter`
+    /// The `name_filter` key: required name; empty for none.
     pub name_filter: String,
-    /// `tags_filter`
+    /// The `tags_filter` key: tags that a server must have.
     pub tags_filter: Vec<String>,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks Scaleway.
+/// Discovery of Scaleway servers; each refresh lists all servers of one role.
 #[derive(Debug)]
 pub(super) struct Servers {
     settings: ScalewaySettings,
@@ -119,7 +119,7 @@ answers! {
     }
 
     struct Address {
-        /// With the length of its network.
+        /// Address with the prefix length of its network.
         address: String,
         is_ipv6: bool,
         resource: Option<Nic>,
@@ -168,11 +168,11 @@ answers! {
     }
 }
 
-/// A page of a list.
+/// One page of a paginated list.
 trait Page: DeserializeOwned + Send + 'static {
     type Entry;
 
-    /// The entries, and how many the list has in all.
+    /// Returns the entries of this page and the total number of entries in the list.
     fn take(self) -> (Vec<Self::Entry>, u64);
 }
 
@@ -202,7 +202,7 @@ impl Servers {
         }
     }
 
-    /// All entries of the list at `path`, narrowed by `query`.
+    /// Returns the entries of all pages of the list at `path`, filtered by `query`.
     async fn list<P: Page>(&self, path: &str, query: &str) -> Result<Vec<P::Entry>, Error>
     where
         P::Entry: Send,
@@ -229,7 +229,8 @@ impl Servers {
         Ok(entries)
     }
 
-    /// The filters of the settings; `tags` of instances stand in one parameter.
+    /// Encodes the filters of the settings as query parameters. The API for instances expects all
+    /// tags in one parameter.
     fn filters(&self) -> String {
         let s = &self.settings;
         let mut query = String::new();
@@ -261,7 +262,8 @@ impl Servers {
             .collect())
     }
 
-    /// The addresses of interfaces of instances that have no others.
+    /// Returns the private IPv4 addresses of network interfaces by interface id, for instances that
+    /// have no other address.
     async fn private_addresses(
         &self,
         instances: &[Instance],
@@ -326,7 +328,7 @@ impl Refresh for Servers {
     }
 }
 
-/// `fr-par` of `fr-par-1`
+/// Returns the region of a zone, such as `fr-par` for `fr-par-1`.
 fn region(zone: &str) -> Option<String> {
     let (region, number) = zone.rsplit_once('-')?;
     let is_zone = region.contains('-') && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -338,7 +340,7 @@ impl Instance {
         self.private_ip.is_some() || self.public_ip.is_some() || self.ipv6.is_some()
     }
 
-    /// The target, unless the instance has no address.
+    /// Builds the target of an instance. Returns `None` if the instance has no address.
     fn target(&self, private: &BTreeMap<String, String>, port: i64) -> Option<Group> {
         let mut meta = Meta::new("scaleway_instance");
         meta.set_all([
@@ -386,7 +388,7 @@ impl Instance {
         Some(meta.at(host_port(&address, port)))
     }
 
-    /// The labels of what an instance need not have.
+    /// Adds the labels of optional parts: image, location and security group.
     fn set_parts(&self, meta: &mut Meta) {
         if let Some(image) = &self.image {
             meta.set_all([

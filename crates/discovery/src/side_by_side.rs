@@ -1,6 +1,6 @@
-//! Requests that run side by side, a bounded number at a time.
+//! Concurrent requests with an upper limit on their number.
 //!
-//! Invariant: answers stand in the order of the requests; the first failure ends all.
+//! Invariant: results have the order of the requests. The first failure cancels all requests.
 
 use super::api::{AnyValue, wrong};
 use super::discover::BoxFuture;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use tokio::task::JoinSet;
 
-/// What the requests answer, with at most `limit` of them under way.
+/// Runs the requests, at most `limit` at a time, and returns their results in order.
 pub(super) async fn side_by_side<T, F, I>(limit: usize, requests: I) -> Result<Vec<T>, Error>
 where
     T: Send + 'static,
@@ -24,7 +24,8 @@ where
     Ok(answers.collect())
 }
 
-/// The request with its type erased, so that the runtime's task is compiled once for all of them.
+/// Erases the type of a request, so that the runtime's task code is compiled once instead of once
+/// per type.
 fn erased<T, F>(request: F) -> BoxFuture<'static, Result<AnyValue, Error>>
 where
     T: Send + 'static,
@@ -46,7 +47,7 @@ async fn run(
         {
             running.spawn(async move { Ok((index, request.await?)) });
         }
-        // What still runs ends with the set.
+        // Dropping the set on an error cancels the running requests.
         match running.join_next().await {
             None => return Ok(answers.into_values().collect()),
             Some(answer) => {

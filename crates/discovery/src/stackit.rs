@@ -1,11 +1,11 @@
-//! Targets from STACKIT: the servers of a project.
+//! Discovery of the servers of a STACKIT project.
 //!
 //! ```text
-//! service account's key -> signed statement -> token -> list of servers
+//! service account key -> signed assertion -> access token -> list of servers
 //! ```
 //!
-//! Facts are from upstream's `discovery/stackit`, STACKIT's API, and the order in which its SDK
-//! looks for the private key.
+//! The behaviour follows upstream's `discovery/stackit`, STACKIT's API, and the order in which its
+//! SDK looks for the private key.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -27,44 +27,45 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where tokens are sold, if the key does not say.
+/// Token URL, used if the service account key contains none.
 const TOKENS: &str = "https://service-account.api.stackit.cloud/token";
 
-/// How long a statement is good.
+/// Lifetime of a signed assertion in seconds.
 const STATEMENT_SECONDS: i64 = 3600;
 
-/// The grant that takes a signed statement for a token.
+/// Grant type of requests that exchange a signed JWT for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// One of `stackit_sd_configs`
+/// An entry of `stackit_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackitSettings {
-    /// `project`
+    /// The `project` key: id of the project.
     pub project: String,
-    /// `endpoint`, or that of `region`.
+    /// The `endpoint` key: URL of the API. If missing, the default endpoint of `region`.
     pub endpoint: String,
-    /// `service_account_key` or `service_account_key_path`: JSON.
+    /// The `service_account_key` or `service_account_key_path` key: key of a service account in
+    /// JSON.
     pub service_account_key: Option<Secret>,
-    /// `private_key` or `private_key_path`: PEM.
+    /// The `private_key` or `private_key_path` key: private key in PEM.
     pub private_key: Option<Secret>,
-    /// `credentials_file_path`
+    /// The `credentials_file_path` key: file that may contain the private key.
     pub credentials_file: Option<PathBuf>,
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks STACKIT.
+/// Discovery of STACKIT servers; each refresh lists all servers of the project.
 pub(super) struct Servers {
     settings: StackitSettings,
     api: Api,
     tokens: Option<Tokens<Account>>,
 }
 
-/// Buys tokens for a service account.
+/// Requests access tokens for a service account.
 struct Account {
     key: Secret,
     settings: StackitSettings,
@@ -117,7 +118,7 @@ impl Servers {
         Self::with(settings, bytes_max, clock, variables)
     }
 
-    /// Like [`Self::new`], with another environment.
+    /// Creates a discovery like [`Self::new`] that reads environment variables from `variables`.
     pub(super) fn with(
         settings: &StackitSettings,
         bytes_max: u64,
@@ -173,7 +174,7 @@ impl Refresh for Servers {
 }
 
 impl Server {
-    /// The target, unless the server has no address.
+    /// Builds the target of a server. Returns `None` if the server has no address.
     fn target(&self, settings: &StackitSettings) -> Option<Group> {
         let mut meta = Meta::new("stackit");
         meta.set_all([
@@ -213,8 +214,8 @@ impl Account {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// The private key of the settings, of the environment, of the file of credentials, or of the
-    /// service account's key, whichever is there first.
+    /// Returns the private key from the first of these that has one: the settings, the environment,
+    /// the credentials file, the service account key.
     async fn private_key(&self, key: &Key) -> Result<String, Error> {
         if let Some(key) = &self.settings.private_key {
             return reveal(key, "private key").await;
@@ -239,7 +240,7 @@ impl Account {
         }
     }
 
-    /// The file of credentials; `null` if there is none.
+    /// Reads the credentials file. Returns `null` if there is none or it cannot be read.
     async fn credentials(&self) -> Value {
         let path = self.settings.credentials_file.clone();
         let path = path

@@ -1,4 +1,4 @@
-//! Servers on the loopback that answer as the platforms do, and what discoveries publish of that.
+//! Stub servers for tests, and helpers that run discoveries against them.
 
 use super::discover::{Refresh, Refreshed};
 use super::group::Group;
@@ -23,19 +23,19 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-/// How long something may take to happen; only a failing test waits for it.
+/// Timeout for expected events; it elapses only in a failing test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request.
+/// A request that a stub received.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// Path and query.
+    /// Path and query of the request.
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
 }
 
-/// An answer.
+/// Response of a stub.
 pub(super) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
@@ -43,14 +43,14 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// A text.
+    /// Creates a response with a status and a JSON text.
     pub(super) fn of(status: u16, text: &str) -> Self {
         let (sender, reply) = Self::open(status);
         let _ = sender.send(Bytes::copy_from_slice(text.as_bytes()));
         reply
     }
 
-    /// An answer that goes on until the sender is dropped.
+    /// Creates a response whose body continues until the sender is dropped.
     pub(super) fn open(status: u16) -> (UnboundedSender<Bytes>, Self) {
         let (sender, chunks) = unbounded_channel();
         let reply = Self {
@@ -83,16 +83,16 @@ impl Body for Chunks {
     }
 }
 
-/// A server, and what it was asked.
+/// A server on the loopback that records its requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stub {
-    /// `http://127.0.0.1:port`
+    /// Base URL, `http://127.0.0.1:port`.
     pub(super) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Stub {
-    /// Answers each request by `answer`.
+    /// Starts a server that calls `answer` for each request.
     pub(super) async fn start<F, R>(answer: F) -> Self
     where
         F: Fn(Asked) -> R + Clone + Send + 'static,
@@ -112,7 +112,7 @@ impl Stub {
         stub
     }
 
-    /// Like [`Self::start`], at a Unix socket.
+    /// Starts a server like [`Self::start`] that listens on a Unix socket.
     pub(super) async fn start_unix<F, R>(path: &Path, answer: F) -> Self
     where
         F: Fn(Asked) -> R + Clone + Send + 'static,
@@ -129,12 +129,12 @@ impl Stub {
         stub
     }
 
-    /// The requests so far.
+    /// Returns the requests received so far.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Their paths.
+    /// Returns the paths of the requests received so far.
     pub(super) fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.path).collect()
     }
@@ -166,11 +166,11 @@ where
         }
     });
     let http1 = hyper::server::conn::http1::Builder::new();
-    // It ends when the client leaves, which is no failure.
+    // The connection ends with an error when the client disconnects, which is expected.
     let _ = http1.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// A server that answers by path and query, in a way that a test changes while it is asked.
+/// A server with a fixed response per path and query, which a test can change at any time.
 #[derive(Clone)]
 pub(super) struct Answers {
     pub(super) stub: Stub,
@@ -178,7 +178,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Answers with 200 and these texts; with 404 to all else.
+    /// Starts a server that responds with status 200 and these texts, and with 404 for all other
+    /// paths.
     pub(super) async fn start(pairs: &[(&str, &str)]) -> Self {
         let known: Arc<Mutex<BTreeMap<String, (u16, String)>>> = Arc::default();
         let answers = known.clone();
@@ -199,7 +200,7 @@ impl Answers {
         answers
     }
 
-    /// Answers `path` so from now on; `$URL` in the text is where the server is.
+    /// Sets the response for `path`. `$URL` in the text is replaced with the URL of the server.
     pub(super) fn set(&self, path: &str, status: u16, text: &str) {
         let text = text.replace("$URL", &self.stub.url);
         let mut known = self.known.lock().unwrap();
@@ -211,7 +212,7 @@ impl Answers {
     }
 }
 
-/// A source that is asked by hand, and what it published.
+/// A polled discovery whose refreshes the test triggers, with its published list.
 pub(super) struct Followed {
     source: Refreshed,
     to: Published,
@@ -226,14 +227,15 @@ impl Followed {
         }
     }
 
-    /// Asks once; the targets as they are then.
+    /// Refreshes once and returns the published targets.
     pub(super) async fn next(&mut self) -> Vec<String> {
         self.source.once(&self.to).await;
         let groups = self.to.groups();
         groups.map_or(Vec::new(), |groups| shown(&groups))
     }
 
-    /// Holds that targets stay while the server fails at `path`, and that this is counted.
+    /// Checks that the targets remain while the server fails at `path`, and that the failures are
+    /// counted.
     pub(super) async fn stays_while(&mut self, answers: &Answers, path: &str) {
         let before = self.next().await;
         let failures = self.to.failures.get();
@@ -249,7 +251,7 @@ impl Followed {
     }
 }
 
-/// A place for lists, and what is told of new ones.
+/// Receiver of the lists of a running discovery.
 pub(super) struct Seen {
     pub(super) to: Arc<Published>,
     changed: Arc<Notify>,
@@ -267,7 +269,7 @@ impl Seen {
         }
     }
 
-    /// Waits for the next list.
+    /// Waits for the next list and returns its targets.
     pub(super) async fn next(&self) -> Vec<String> {
         let news = timeout(PATIENCE, self.changed.notified()).await;
         news.expect("a list in time");
@@ -275,7 +277,7 @@ impl Seen {
     }
 }
 
-/// Targets as lines: the address and the labels, which lose `prefix`.
+/// Formats targets as lines of address and labels, without the prefix `__meta_`.
 pub(super) fn shown(groups: &[Group]) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
@@ -291,7 +293,7 @@ pub(super) fn shown(groups: &[Group]) -> Vec<String> {
     lines
 }
 
-/// Waits until `is_so`, looking again and again.
+/// Waits until `is_so` returns true, checking repeatedly.
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     let looking = async {
         while !is_so() {
@@ -303,7 +305,7 @@ pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
         .expect("it happens in time");
 }
 
-/// Puts one of `parts` in the place of up to eleven bytes.
+/// Replaces up to eleven bytes at a random position with one of `parts`.
 pub(super) fn damage<P: AsRef<[u8]>>(bytes: &mut Vec<u8>, parts: &[P], rng: &SimRng) {
     let at = rng.below(bytes.len() as u64) as usize;
     let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;

@@ -1,4 +1,4 @@
-//! Files that come, change and go; what is counted.
+//! Tests of file discovery with files that are created, changed and deleted, and of its metrics.
 
 use super::file::Files;
 use super::*;
@@ -51,7 +51,7 @@ fn group_with_a_field_unknown_is_refused() {
     assert_eq!(read("[{}]").unwrap(), [Group::default()]);
 }
 
-/// Takes metrics as lines.
+/// Metric sink that formats each metric as a line.
 #[derive(Default)]
 struct Lines(Vec<String>);
 

@@ -1,7 +1,9 @@
-//! Tokens that end: bought when one is needed, kept until shortly before they end.
+//! Cache of access tokens: a token is requested when needed and reused until shortly before it
+//! expires.
 //!
-//! What a token is bought with is the issuer's: a secret, a signed statement, the word of the
-//! machine. Who sends requests with them is a discovery, or a client of another room by [`Sign`].
+//! The [`Issuer`] defines how a token is obtained: with a secret, a signed assertion or a managed
+//! identity. Discoveries use the tokens directly, and HTTP clients of other crates through
+//! [`Sign`].
 
 use super::api::{Answer, header_value, wrong};
 use super::json::answers;
@@ -14,42 +16,42 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// How long before its end a token is replaced.
+/// How long before its expiry a token is replaced, in milliseconds.
 const MARGIN_MS: i64 = 5 * 60 * 1000;
 
-/// A token.
+/// An access token with its remaining lifetime.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) text: String,
-    /// How long it is good from when it was bought.
+    /// Lifetime in milliseconds, from the time of the request.
     pub(super) life_ms: i64,
 }
 
-/// Sells tokens.
+/// A source of access tokens, such as a service account.
 pub(super) trait Issuer: Send + Sync + 'static {
-    /// Buys a token now.
+    /// Requests a new token. `now_ms` is the current time.
     fn issue(&self, now_ms: i64) -> impl Future<Output = Result<Token, Error>> + Send;
 }
 
-/// The newest token of an issuer.
+/// Access tokens of one issuer; the latest one is cached.
 pub(super) struct Tokens<I> {
     issuer: I,
     clock: Arc<dyn Clock>,
-    /// The token and when to buy the next. Locked while one is bought, so that requests side by
-    /// side buy one.
+    /// Cached token, with the time at which it is replaced. Locked while a token is requested, so
+    /// that concurrent callers share one request.
     held: Mutex<Option<(Token, i64)>>,
 }
 
 answers! {
     struct Granted {
         access_token: String,
-        /// Seconds; some servers quote the number.
+        /// Lifetime in seconds. Some servers send the number as a string.
         expires_in: serde_json::Value,
     }
 }
 
 impl Token {
-    /// The token in the answer of a token server.
+    /// Decodes the response of a token endpoint. Fails if it contains no token.
     pub(super) async fn read(answer: Answer) -> Result<Self, Error> {
         let granted: Granted = answer.good()?.json().await?;
         if granted.access_token.is_empty() {
@@ -75,7 +77,7 @@ impl<I: Issuer> Tokens<I> {
         }
     }
 
-    /// The header `Authorization` with a token that is good.
+    /// Returns the value of an `Authorization` header with a valid token.
     pub(super) async fn header(&self) -> Result<HeaderValue, Error> {
         let now_ms = self.clock.now_ms();
         let mut held = self.held.lock().await;
@@ -86,13 +88,13 @@ impl<I: Issuer> Tokens<I> {
         }
         let token = self.issuer.issue(now_ms).await?;
         let header = bearer(&token.text)?;
-        // One with a short life is used for half of it.
+        // A token with a short lifetime is used for half of it.
         let life_ms = (token.life_ms - MARGIN_MS).max(token.life_ms / 2);
         *held = Some((token, now_ms.saturating_add(life_ms)));
         Ok(header)
     }
 
-    /// Forgets the token, which a server refused.
+    /// Drops the cached token, which a server may have rejected.
     pub(super) async fn forget(&self) {
         *self.held.lock().await = None;
     }
@@ -122,7 +124,7 @@ mod tests {
     use firn_model::env::sim::SimClock;
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    /// Numbers its tokens, each good for an hour.
+    /// Issuer of tokens with consecutive numbers, each with a lifetime of one hour.
     struct Numbered(AtomicI64);
 
     impl Issuer for Numbered {

@@ -1,6 +1,6 @@
-//! Targets from Triton: its containers, or the compute nodes that they run on.
+//! Discovery of Triton containers and compute nodes.
 //!
-//! Facts are from upstream's `discovery/triton` and the discovery API of triton-cmon.
+//! The behaviour follows upstream's `discovery/triton` and the discovery API of triton-cmon.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -12,37 +12,37 @@ use firn_model::error::Error;
 use hyper::HeaderMap;
 use std::time::Duration;
 
-/// What targets are made of.
+/// The kind of Triton machine that is discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TritonRole {
-    /// Zones and virtual machines.
+    /// Containers: zones and virtual machines.
     Container,
-    /// Compute nodes: the servers.
+    /// Compute nodes, the servers that run containers.
     Cn,
 }
 
-/// One of `triton_sd_configs`
+/// An entry of `triton_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TritonSettings {
-    /// `role`
+    /// The `role` key: kind of machine to discover.
     pub role: TritonRole,
-    /// `dns_suffix`
+    /// The `dns_suffix` key: domain of the targets' addresses.
     pub dns_suffix: String,
-    /// `endpoint`: a host.
+    /// The `endpoint` key: host of the discovery API.
     pub endpoint: String,
-    /// `groups`
+    /// The `groups` key: groups to discover; empty for all.
     pub groups: Vec<String>,
-    /// `port`
+    /// The `port` key: port of the API and of the targets.
     pub port: i64,
-    /// `version`
+    /// The `version` key: version of the discovery API.
     pub version: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the endpoint is reached.
+    /// Settings of the HTTP client that calls the endpoint.
     pub client: HttpSettings,
 }
 
-/// Asks a Triton.
+/// Discovery of Triton machines; each refresh sends one request.
 #[derive(Debug)]
 pub(super) struct Machines {
     settings: TritonSettings,
@@ -77,7 +77,7 @@ impl Machines {
         Self::at(&base, settings, bytes_max)
     }
 
-    /// Like [`Self::new`], of the API at `base`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `base`.
     pub(super) fn at(base: &str, settings: &TritonSettings, bytes_max: u64) -> Self {
         let path = match settings.role {
             TritonRole::Container => "discover",
@@ -96,7 +96,7 @@ impl Machines {
 
     async fn list(&self) -> Result<List, Error> {
         let answer = self.api.get(&self.url, &HeaderMap::new()).await?;
-        // Upstream takes an error for an empty list; here the last list stays.
+        // Upstream treats an error as an empty list. Here the previous list remains.
         answer.good()?.json().await
     }
 }

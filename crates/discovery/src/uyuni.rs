@@ -1,6 +1,6 @@
-//! Targets from Uyuni: the endpoints of exporters on the systems that it manages.
+//! Discovery of exporter endpoints on the systems that a Uyuni server manages.
 //!
-//! Facts are from upstream's `discovery/uyuni` and Uyuni's API.
+//! The behaviour follows upstream's `discovery/uyuni` and Uyuni's API.
 
 use super::api::{Api, wrong};
 use super::discover::Refresh;
@@ -15,35 +15,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a login is good; it is renewed at half of that.
+/// Lifetime of a login in seconds; it is renewed after half of that.
 const LOGIN_SECONDS: i64 = 600;
 
-/// One of `uyuni_sd_configs`
+/// An entry of `uyuni_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UyuniSettings {
-    /// `server`: a URL.
+    /// The `server` key: URL of the server.
     pub server: String,
-    /// `username`
+    /// The `username` key: name of the user.
     pub username: String,
-    /// `password`
+    /// The `password` key: password of the user.
     pub password: Secret,
-    /// `entitlement`
+    /// The `entitlement` key: entitlement that systems must have.
     pub entitlement: String,
-    /// `separator`
+    /// The `separator` key: separator in the label `groups`.
     pub separator: String,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the server is reached.
+    /// Settings of the HTTP client that calls the server.
     pub client: HttpSettings,
 }
 
-/// Asks a Uyuni.
+/// Discovery of the endpoints of a Uyuni server; keeps its login between refreshes.
 pub(super) struct Endpoints {
     settings: UyuniSettings,
     api: Api,
     url: String,
     clock: Arc<dyn Clock>,
-    /// The token of the login, and when to log in again.
+    /// Session token of the login, with the time of its renewal in milliseconds.
     login: Option<(String, i64)>,
 }
 

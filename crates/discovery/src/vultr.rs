@@ -1,6 +1,6 @@
-//! Targets from Vultr: its instances.
+//! Discovery of Vultr instances.
 //!
-//! Facts are from upstream's `discovery/vultr` and Vultr's API.
+//! The behaviour follows upstream's `discovery/vultr` and Vultr's API.
 
 use super::api::Api;
 use super::discover::Refresh;
@@ -12,21 +12,21 @@ use firn_model::error::Error;
 use hyper::HeaderMap;
 use std::time::Duration;
 
-/// Where the API is.
+/// Base URL of the Vultr API.
 const ENDPOINT: &str = "https://api.vultr.com";
 
-/// One of `vultr_sd_configs`
+/// An entry of `vultr_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VultrSettings {
-    /// `port`
+    /// The `port` key: port of the targets' addresses.
     pub port: i64,
-    /// `refresh_interval`
+    /// The `refresh_interval` key: time between two refreshes.
     pub refresh: Duration,
-    /// How the API is reached.
+    /// Settings of the HTTP client that calls the API.
     pub client: HttpSettings,
 }
 
-/// Asks Vultr.
+/// Discovery of Vultr instances; each refresh lists all pages.
 #[derive(Debug)]
 pub(super) struct Instances {
     settings: VultrSettings,
@@ -74,7 +74,7 @@ impl Instances {
         Self::at(ENDPOINT, settings, bytes_max)
     }
 
-    /// Like [`Self::new`], of the API at `endpoint`.
+    /// Creates a discovery like [`Self::new`] that uses the API at `endpoint`.
     pub(super) fn at(endpoint: &str, settings: &VultrSettings, bytes_max: u64) -> Self {
         Self {
             api: Api::new(&settings.client, bytes_max),

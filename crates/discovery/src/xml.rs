@@ -1,21 +1,22 @@
-//! Looks things up in a document of XML.
+//! Lookups in XML documents, for responses of discovery APIs.
 
 use super::api::wrong;
 use firn_model::error::Error;
 use roxmltree::{Document, Node};
 
-/// Reads a document; entities of its own are refused, so that none can blow it up.
+/// Parses a document. Documents with a DTD are rejected, which prevents attacks by entity
+/// expansion.
 pub(super) fn parse(text: &str) -> Result<Document<'_>, Error> {
     Document::parse(text).map_err(|e| wrong(format!("cannot read the answer: {e}")))
 }
 
-/// The first child called `name`, whatever its namespace.
+/// Returns the first child element called `name`, in any namespace.
 pub(super) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     let mut children = node.children();
     children.find(|child| child.is_element() && child.tag_name().name() == name)
 }
 
-/// The children called `name`.
+/// Returns the child elements called `name`, in any namespace.
 pub(super) fn children<'a, 'i>(
     node: Node<'a, 'i>,
     name: &'static str,
@@ -24,19 +25,19 @@ pub(super) fn children<'a, 'i>(
     children.filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
-/// The items of the list called `name`.
+/// Returns the `item` elements of the list called `name`.
 pub(super) fn items<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Vec<Node<'a, 'i>> {
     let list = child(node, name);
     list.map_or(Vec::new(), |list| children(list, "item").collect())
 }
 
-/// The text of the child called `name`, empty if there is none.
+/// Returns the text of the child called `name`, or an empty string if there is none.
 pub(super) fn text<'a>(node: Node<'a, '_>, name: &str) -> &'a str {
     let child = child(node, name);
     child.and_then(|child| child.text()).unwrap_or_default()
 }
 
-/// What stands between the tags of an element, as it is written.
+/// Returns the source text between the start and end tags of an element.
 pub(super) fn inner<'a>(node: Node<'a, '_>) -> &'a str {
     let ends = (node.first_child(), node.last_child());
     let (Some(first), Some(last)) = ends else {

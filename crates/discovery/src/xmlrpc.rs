@@ -1,10 +1,10 @@
-//! Calls over XML-RPC: <http://xmlrpc.com/spec.md>.
+//! XML-RPC client: <http://xmlrpc.com/spec.md>.
 //!
 //! ```text
 //! method, params -> methodCall -> POST -> methodResponse -> value, as JSON
 //! ```
 //!
-//! Invariant: what an answer nests deeper than [`DEPTH_MAX`] is refused.
+//! Invariant: responses that are nested deeper than [`DEPTH_MAX`] are rejected.
 
 use super::api::{Answer, Api, wrong};
 use super::xml::{child, children, parse, text};
@@ -14,17 +14,18 @@ use roxmltree::Node;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Values within values.
+/// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 32;
 
-/// What is given with a call.
+/// A parameter of a method call.
 pub(super) enum Param<'p> {
     Text(&'p str),
     Number(i64),
     Numbers(&'p [i64]),
 }
 
-/// Calls `method` of the service at `url`.
+/// Calls `method` of the service at `url` and deserializes the returned value. A fault in the
+/// response is an error.
 pub(super) async fn call<T: DeserializeOwned>(
     api: &Api,
     url: &str,
@@ -77,7 +78,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// The value of an answer; a fault is an error.
+/// Decodes the value in a response as JSON. A fault is returned as an error.
 pub(crate) fn decode(answer: &str) -> Result<Value, Error> {
     let document = parse(answer)?;
     let root = document.root_element();
@@ -100,7 +101,7 @@ fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
     let Some(left) = depth_left.checked_sub(1) else {
         return Err(wrong("cannot read the response: it is nested too deeply"));
     };
-    // Without a type it is a text.
+    // A value without a type element is a string.
     let Some(kind) = node.children().find(Node::is_element) else {
         return Ok(node.text().unwrap_or_default().trim().into());
     };

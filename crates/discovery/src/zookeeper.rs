@@ -1,17 +1,17 @@
-//! Targets from ZooKeeper: members of Twitter's serversets and of Airbnb's Nerve, which hold JSON
-//! in nodes below some paths.
+//! Discovery of services registered in ZooKeeper: Twitter serversets and Airbnb Nerve, which store
+//! members as JSON nodes below configured paths.
 //!
 //! ```text
-//! session -> every node below the paths, watched -> published
-//!   ^            event -> the node and those new below it -> published
-//!   `---- failed, or a path that is not there: ten seconds
+//! session -> all nodes below the paths, watched -> publish
+//!   ^            event -> the changed node and new nodes below it -> publish
+//!   `---- failure or missing path: wait ten seconds, then read everything again
 //! ```
 //!
-//! Invariant: what was published stays until all nodes were read anew; what does not fit the bounds
-//! ends a session, so that a list is whole or old.
+//! Invariant: the published list remains until a new session has read all nodes. A session that
+//! exceeds a limit ends, so a list is never partial.
 //!
-//! Facts are from upstream's `discovery/zookeeper` and `util/treecache`. A node is a target if what
-//! it holds can be read as a member, wherever it stands.
+//! The behaviour follows upstream's `discovery/zookeeper` and `util/treecache`. A node at any depth
+//! is a target if its data can be decoded as a member.
 
 mod session;
 #[cfg(test)]
@@ -31,26 +31,26 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-/// The port of a server that is named without one.
+/// Default port of a ZooKeeper server.
 const PORT: u16 = 2181;
 
-/// From a failure to the next try, as upstream.
+/// Pause between a failure and the next attempt, as in upstream.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Nodes below one path at most.
+/// Maximum number of nodes below one path.
 const NODES_MAX: usize = 100_000;
 
-/// What the nodes hold.
+/// Format of the members that nodes contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZookeeperMember {
-    /// `serverset_sd_configs`
+    /// The format of `serverset_sd_configs`.
     Serverset,
-    /// `nerve_sd_configs`
+    /// The format of `nerve_sd_configs`.
     Nerve,
 }
 
 impl ZookeeperMember {
-    /// The member that a node holds, if it holds one.
+    /// Decodes the data of a node as a member. Returns `None` if it has another format.
     fn read(self, path: &str, data: &[u8]) -> Option<Group> {
         Some(match self {
             Self::Serverset => serverset(path, json::from_slice(data).ok()?),
@@ -59,16 +59,16 @@ impl ZookeeperMember {
     }
 }
 
-/// One of `serverset_sd_configs` or `nerve_sd_configs`
+/// An entry of `serverset_sd_configs` or `nerve_sd_configs`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZookeeperSettings {
-    /// What is looked for.
+    /// Format of the members.
     pub member: ZookeeperMember,
-    /// `servers`
+    /// The `servers` key: addresses, used in turn.
     pub servers: Vec<String>,
-    /// `paths`
+    /// The `paths` key: paths whose nodes are read.
     pub paths: Vec<String>,
-    /// `timeout`, of sessions.
+    /// The `timeout` key: requested timeout of sessions.
     pub timeout: Duration,
 }
 
@@ -94,28 +94,28 @@ answers! {
     }
 }
 
-/// A node that was read.
+/// A node whose data and children have been read.
 #[derive(Debug, Default)]
 struct Node {
-    /// What it is as a member, if it is one.
+    /// Target of the member in the node's data, if it contains one.
     member: Option<Group>,
     children: Vec<String>,
 }
 
-/// The nodes below one path, that itself included.
+/// The nodes below one configured path, including the path itself.
 #[derive(Debug, Default)]
 struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
-/// Watches the paths of one section.
+/// Discovery that watches the paths of one config entry.
 pub(super) struct Watch {
     settings: ZookeeperSettings,
     bytes_max: usize,
     retry: Duration,
-    /// The server that is asked next.
+    /// Number of servers used so far, which selects the next one.
     turn: usize,
-    /// By path.
+    /// Trees by configured path.
     trees: BTreeMap<String, Tree>,
 }
 
@@ -130,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// The next server in turn.
+    /// Returns the address of the next server, in turn.
     fn server(&mut self) -> String {
         let servers = &self.settings.servers;
         let server = servers.get(self.turn % servers.len().max(1));
@@ -145,7 +145,7 @@ impl Watch {
         }
     }
 
-    /// Reads all and follows what changes, until something fails.
+    /// Reads all nodes and follows their changes until something fails.
     async fn follow(&mut self, to: &Published) -> Result<(), Error> {
         let server = self.server();
         let mut session = Session::begin(&server, self.settings.timeout).await?;
@@ -162,7 +162,7 @@ impl Watch {
             }
         }
         self.publish(to);
-        // A path that is not there cannot be watched by a look at it: it is looked for again.
+        // Reading a missing path sets no watch on it, so everything is read again after a pause.
         let end = is_missing.then(|| Instant::now() + self.retry);
         loop {
             let event = tokio::select! {
@@ -174,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// Reads the node at `path` anew, in the trees that have it.
+    /// Reads the node at `path` again, in each tree that contains it.
     async fn changed(&mut self, session: &mut Session, path: &str) -> Result<(), Error> {
         for root in self.settings.paths.clone() {
             if !is_within(path, &root) {
@@ -192,7 +192,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads the node at `path`, and those below it that the tree does not have, into `tree`.
+    /// Reads the node at `path`, and all nodes below it that the tree does not contain yet, into
+    /// `tree`.
     async fn read(&self, session: &mut Session, tree: &mut Tree, path: &str) -> Result<(), Error> {
         let mut unread = vec![path.to_owned()];
         let mut bytes = 0;
@@ -237,13 +238,13 @@ impl Watch {
 }
 
 impl Tree {
-    /// Forgets the node at `path` and all below it.
+    /// Removes the node at `path` and all nodes below it.
     fn remove(&mut self, path: &str) {
         self.nodes.retain(|known, _| !is_within(known, path));
     }
 }
 
-/// Whether `path` is `root` or below it.
+/// Returns whether `path` is `root` or below it.
 fn is_within(path: &str, root: &str) -> bool {
     let root = root.trim_end_matches('/');
     path.strip_prefix(root)

@@ -1,4 +1,4 @@
-//! Who asks, and where services are: OpenStack's identity API, version 3.
+//! Client of OpenStack's identity API (version 3): access tokens and the service catalog.
 
 use super::{OpenStackCredentials, OpenStackSettings};
 use crate::api::{Api, header_value, wrong};
@@ -9,13 +9,13 @@ use firn_model::error::Error;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-/// Shows who asks.
+/// Request header with the access token.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// The token in an answer.
+/// Response header with a newly issued token.
 const ISSUED: &str = "x-subject-token";
 
-/// A token, and the services that it is good for.
+/// An access token with the catalog of services for which it is valid.
 pub(super) struct Session {
     pub(super) token: HeaderValue,
     catalog: Vec<Service>,
@@ -66,7 +66,7 @@ answers! {
 }
 
 impl Session {
-    /// Gets a token with the credentials of the settings, or else of the environment.
+    /// Requests a token with the credentials in the settings, or else those in the environment.
     pub(super) async fn open(
         api: &Api,
         settings: &OpenStackSettings,
@@ -97,7 +97,7 @@ impl Session {
         })
     }
 
-    /// Where the service is, with a slash at the end.
+    /// Returns the base URL of a service in the configured region, with a trailing slash.
     pub(super) fn service(&self, kind: &str) -> Result<String, Error> {
         let services = self.catalog.iter().filter(|service| service.kind == kind);
         let mut endpoints = services.flat_map(|service| &service.endpoints);
@@ -119,7 +119,8 @@ fn with_slash(url: &str) -> String {
     format!("{}/", url.trim_end_matches('/'))
 }
 
-/// Where version 3 of the identity API is, if `configured` does not say so itself.
+/// Returns the base URL of version 3 of the identity API. Requests the supported versions unless
+/// `configured` contains the version.
 async fn endpoint(api: &Api, configured: &str) -> Result<String, Error> {
     let endpoint = with_slash(configured);
     if endpoint.ends_with("/v3/") {
@@ -131,7 +132,7 @@ async fn endpoint(api: &Api, configured: &str) -> Result<String, Error> {
         )));
     }
     let answer = api.get(&endpoint, &HeaderMap::new()).await?;
-    // Several versions are to be chosen from: 300.
+    // Status 300 (multiple choices) is the regular response of an endpoint with several versions.
     let answer = match answer.status.as_u16() {
         300 => answer,
         _ => answer.good()?,
@@ -186,7 +187,8 @@ impl OpenStackCredentials {
         }
     }
 
-    /// What shows who asks.
+    /// Builds the part of the token request that authenticates the client, with a password or an
+    /// application credential.
     async fn identity(&self) -> Result<Value, Error> {
         let password = text_of(&self.password).await?;
         if !password.is_empty() {
@@ -216,7 +218,7 @@ impl OpenStackCredentials {
         }}}))
     }
 
-    /// The user, by id or by name and domain.
+    /// Builds the user object: by id, or by name and domain.
     fn user(&self) -> Result<Value, Error> {
         let is_by_application = self.password.is_none();
         match (self.user_id.as_str(), self.username.as_str()) {
@@ -242,7 +244,8 @@ impl OpenStackCredentials {
         }
     }
 
-    /// What the token is to be good for.
+    /// Builds the scope of the token: the configured project, or `None` for the default of the
+    /// user.
     fn scope(&self) -> Result<Option<Value>, Error> {
         Ok(
             match (self.project_id.as_str(), self.project_name.as_str()) {

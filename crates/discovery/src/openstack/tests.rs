@@ -1,4 +1,4 @@
-//! An OpenStack on the loopback that answers as its documentation says.
+//! Tests of OpenStack discovery against stub services that follow OpenStack's documentation.
 
 use super::*;
 use crate::stub::{Asked, Reply, Stub, shown};

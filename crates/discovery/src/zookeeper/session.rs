@@ -1,12 +1,12 @@
-//! A session with a server of ZooKeeper: reading nodes, and hearing when they change.
+//! A session with a ZooKeeper server, which reads nodes and receives events when they change.
 //!
 //! ```text
-//! connect -> request -> reply       one request is under way at a time
-//!                    -> events      which may come before it, and while nothing is asked
+//! connect -> request -> reply       one outstanding request at a time
+//!                    -> events      may arrive before the reply, and without a request
 //! ```
 //!
-//! Invariant: a session that fails is over: the next one reads everything anew. What the bytes say
-//! is read in [`firn_wire::zookeeper`].
+//! Invariant: a failed session cannot be used again; the next session reads everything.
+//! [`firn_wire::zookeeper`] encodes and decodes the messages.
 
 use super::super::api::wrong;
 use firn_model::error::Error;
@@ -19,24 +19,25 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Events that wait while nothing hears them; a session with more of them is over.
+/// Maximum number of events that have arrived but not been read. More end the session.
 const EVENTS_MAX: usize = 100_000;
 
-/// See the module.
+/// An established session; see the module documentation.
 pub(super) struct Session {
     stream: TcpStream,
-    /// What came and was not read.
+    /// Received bytes that have not been decoded yet.
     incoming: Frames,
     events: VecDeque<String>,
     number: i32,
-    /// How long the server waits for a sign of life, as it said.
+    /// Session timeout granted by the server: it expects a message at least this often.
     patience: Duration,
-    /// When it got one last.
+    /// Time of the last sent message.
     sent: Instant,
 }
 
 impl Session {
-    /// Begins a session with the server at `address`, which is to wait for as long as `patience`.
+    /// Begins a session with the server at `address` and requests `patience` as the session
+    /// timeout.
     pub(super) async fn begin(address: &str, patience: Duration) -> Result<Self, Error> {
         let begin = async {
             let stream = TcpStream::connect(address).await.map_err(failed)?;
@@ -66,20 +67,21 @@ impl Session {
         Ok(())
     }
 
-    /// What the node at `path` holds; `None` if there is no such node. Its next change is an event.
+    /// Returns the data of the node at `path`, or `None` if it does not exist. The next change of
+    /// the node is reported as an event.
     pub(super) async fn data(&mut self, path: &str) -> Result<Option<Vec<u8>>, Error> {
         self.ask(Wanted::Data, path, |reply| reply.data()).await
     }
 
-    /// The names of the nodes below `path`; `None` if there is no such node. When one comes or goes
-    /// next is an event.
+    /// Returns the names of the children of `path`, or `None` if the node does not exist. The next
+    /// added or removed child is reported as an event.
     pub(super) async fn children(&mut self, path: &str) -> Result<Option<Vec<String>>, Error> {
         self.ask(Wanted::Children, path, |reply| reply.children())
             .await
     }
 
-    /// Asks about `path`, and to be told of its next change; what `read` finds in the reply, or
-    /// `None` where there is no node.
+    /// Sends a request about `path` that also sets a watch. Returns the part of the reply that
+    /// `read` extracts, or `None` if the node does not exist.
     async fn ask<T>(
         &mut self,
         wanted: Wanted,
@@ -108,7 +110,8 @@ impl Session {
         timeout(patience, reply).await.map_err(none)?
     }
 
-    /// The path of the next node that changed. Waits for it, and keeps the session alive.
+    /// Waits for the next event and returns the path of the changed node. Sends pings meanwhile,
+    /// which keep the session alive.
     pub(super) async fn event(&mut self) -> Result<String, Error> {
         let mut heard = Instant::now();
         loop {
@@ -128,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Keeps an event; a reply is given back.
+    /// Queues an event, or returns a reply.
     fn take<'f>(&mut self, frame: &'f [u8]) -> Result<Option<Reply<'f>>, Error> {
         match Said::read(frame)? {
             Said::Alive => Ok(None),
@@ -150,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    /// The next frame. May be dropped at any point: what came is kept.
+    /// Reads the next frame. Cancel-safe: received bytes remain buffered.
     async fn frame(&mut self) -> Result<Vec<u8>, Error> {
         loop {
             if let Some(frame) = self.incoming.take()? {

@@ -1,5 +1,5 @@
-//! A server of ZooKeeper on the loopback that holds nodes, answers and tells of changes as the real
-//! one does.
+//! Tests against a ZooKeeper stub that stores nodes, answers requests and reports changes like a
+//! real server.
 
 use super::super::stub::{damage, shown};
 use super::*;
@@ -14,10 +14,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long something may take to happen; only a failing test waits for it.
+/// Timeout for expected events; it elapses only in a failing test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Kinds of events.
+/// Event types of the protocol.
 const DELETED: i32 = 2;
 const DATA: i32 = 3;
 const CHILDREN: i32 = 4;
@@ -27,7 +27,7 @@ struct Held {
     nodes: BTreeMap<String, Vec<u8>>,
     data_watches: BTreeSet<String>,
     child_watches: BTreeSet<String>,
-    /// Frames for the one session that there is.
+    /// Sender of frames to the only session.
     session: Option<UnboundedSender<Vec<u8>>>,
     sessions: usize,
 }
@@ -132,7 +132,7 @@ impl Server {
             read.read_exact(&mut body).await.unwrap();
             let int = |at: usize| i32::from_be_bytes(body[at..at + 4].try_into().unwrap());
             if std::mem::take(&mut is_first) {
-                // Version 0, the timeout that was asked for, a session, a password.
+                // Response: version 0, the requested timeout, a session id, an empty password.
                 let answer = [
                     &[0; 4][..],
                     &body[12..16],
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Makes or changes a node.
+    /// Creates or changes a node and sends the events of its watches.
     fn set(&self, path: &str, data: &str) {
         let mut held = self.held.lock().unwrap();
         let is_new = held.nodes.insert(path.to_owned(), data.into()).is_none();
@@ -185,11 +185,11 @@ impl Server {
         }
     }
 
-    /// Ends the session as a server does that dies.
+    /// Ends the session like a crashing server, after sending `frame`.
     fn cut(&self, frame: &[u8]) {
         let mut held = self.held.lock().unwrap();
         held.send(frame.to_vec());
-        // The end of the connection.
+        // An empty frame closes the connection.
         held.send(Vec::new());
         held.session = None;
     }
@@ -199,7 +199,7 @@ impl Server {
     }
 }
 
-/// A watch that runs, and what it published.
+/// A running discovery and its published list.
 struct Running {
     to: Arc<Published>,
     changed: Arc<Notify>,
@@ -223,7 +223,7 @@ impl Running {
         Self { to, changed, task }
     }
 
-    /// Waits until what is published is `want`.
+    /// Waits until the published targets are `want`.
     async fn shows(&self, want: &[&str]) {
         let shows = async {
             loop {
@@ -275,7 +275,7 @@ async fn members_of_a_serverset_become_targets_and_follow_their_nodes() {
              serverset_path={path} serverset_shard=0"
         )
     };
-    // A node that comes, one deep below it, one that becomes a member, and one that goes.
+    // Adds a node, a node deep below it and a member in an existing node, and then removes a node.
     let endpoint =
         |host: &str| format!(r#"{{"serviceEndpoint": {{"host": "{host}", "port": 80}}}}"#);
     server.set("/b/x", "");
@@ -307,7 +307,7 @@ async fn members_of_nerve_stay_while_the_server_is_away_and_are_read_anew() {
     };
     let (one, two) = (of("h1", "h1", "/s/a"), of("[::1]", "::1", "/s/b"));
     running.shows(&[&one, &two]).await;
-    // While nobody watches a node goes and the session breaks, by an end and by nonsense.
+    // A node is removed while the session is broken, by a closed connection and by invalid data.
     for broken in [vec![], frame(&[0; 3]), vec![0x7f, 0xff, 0xff, 0xff]] {
         let failures = running.to.failures.get();
         let sessions = server.sessions();
@@ -354,7 +354,7 @@ async fn more_bytes_than_the_bound_are_refused() {
     assert!(running.to.groups().is_none());
 }
 
-/// A member has one target and valid names of labels, whatever the node holds.
+/// A damaged member yields at most one target, with valid label names, for arbitrary data.
 #[test]
 fn member_that_is_damaged_is_one_target_or_none() {
     let nerve = r#"{"host": "10.0.0.1", "port": 80, "name": "n-1", "weight": null}"#;
