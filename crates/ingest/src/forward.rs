@@ -1,5 +1,5 @@
-//! Bodies that are posted to one URL as they are: requests of remote write, and those that
-//! `firn mirror` sends to its targets.
+//! Client that posts bodies unchanged to one URL: for remote write, and for the requests that `firn
+//! mirror` sends to its targets.
 
 use firn_http_client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
 use firn_model::error::Error;
@@ -11,43 +11,46 @@ use hyper::header::{
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 
-/// Bytes of an answer that are read: so much lets its connection be used again.
+/// Number of bytes of a response body that are read. A body up to this size allows the connection
+/// to be reused.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes of an answer that are shown.
+/// Number of bytes of a response body that are kept for error messages.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// In which a receiver says how many samples, histograms and exemplars it wrote.
+/// Response headers with the numbers of written samples, histograms and exemplars (remote write
+/// 2.0).
 const WRITTEN: [HeaderName; 3] = [
     HeaderName::from_static("x-prometheus-remote-write-samples-written"),
     HeaderName::from_static("x-prometheus-remote-write-histograms-written"),
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written"),
 ];
 
-/// A URL and the client that reaches it.
+/// A URL with the HTTP client that sends bodies to it.
 #[derive(Debug)]
 pub struct Forward {
     uri: Uri,
     client: HttpClient,
 }
 
-/// What a server said.
+/// The parts of a server's response that senders evaluate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The status.
+    /// HTTP status code.
     pub status: u16,
-    /// `Retry-After`, if there was one.
+    /// Value of the `Retry-After` header, if present.
     pub retry_after: Option<String>,
-    /// `Location`, if there was one.
+    /// Value of the `Location` header, if present.
     pub location: Option<String>,
-    /// Samples, histograms and exemplars that it says it wrote; 0 where it does not say.
+    /// Numbers of samples, histograms and exemplars that the server reports as written; 0 for
+    /// missing headers.
     pub written: [u64; 3],
-    /// The beginning of the body.
+    /// Beginning of the body, at most 512 bytes, for error messages.
     pub text: String,
 }
 
-/// Host and port of `url`, the scheme's own if it names none; an error if no body can be posted
-/// there.
+/// Returns `host:port` of `url`, with the default port of the scheme if the URL contains none.
+/// Fails if the URL is not `http` or `https`, has no host or contains a user.
 pub fn address(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
     let port = match uri.scheme_str() {
@@ -67,7 +70,8 @@ pub fn address(url: &str) -> Result<String, String> {
     }
 }
 
-/// A URL without user and password, and those.
+/// Splits a URL into the URL without user and password, and the percent-decoded user and password
+/// if there were any.
 pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
     let Some((scheme, rest)) = url.split_once("://") else {
         return (url.to_owned(), None);
@@ -86,7 +90,8 @@ pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
 }
 
 impl Forward {
-    /// What posts to `url` as `settings` say.
+    /// Creates a client that posts to `url` with the HTTP settings `settings`. Fails if [`address`]
+    /// rejects the URL.
     pub fn new(url: &str, settings: HttpSettings) -> Result<Self, String> {
         address(url)?;
         Ok(Self {
@@ -95,7 +100,7 @@ impl Forward {
         })
     }
 
-    /// The same, with `signer` signing what is posted.
+    /// Sets the signer of requests, if there is one.
     #[must_use]
     pub fn signed_by(self, signer: Option<Arc<dyn Sign>>) -> Self {
         Self {
@@ -104,8 +109,8 @@ impl Forward {
         }
     }
 
-    /// Posts `body` with `headers`, whose names are in lower case. Any status is an answer; fails
-    /// with [`firn_model::error::ErrorKind::Unavailable`] if there is none.
+    /// Posts `body` with `headers`, whose names must be lower case. Responses of any status are
+    /// `Ok`. Fails with [`firn_model::error::ErrorKind::Unavailable`] if there is no response.
     pub async fn post(
         &self,
         headers: Vec<(&'static str, Bytes)>,
@@ -127,7 +132,7 @@ impl Forward {
         let (retry_after, location) = (header(RETRY_AFTER), header(LOCATION));
         let count = |name| header(name).and_then(|text| text.trim().parse().ok());
         let written = WRITTEN.map(|name| count(name).unwrap_or(0));
-        // The status says all that matters, whatever becomes of the rest.
+        // The status is sufficient for the sender, so a failure to read the body is ignored.
         let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
         let text = read.map(|body| body.bytes).unwrap_or_default();
         let shown = text.get(..TEXT_BYTES_MAX).unwrap_or(&text);

@@ -1,8 +1,8 @@
-//! A server that is read from: asked for series over remote read, by `remote_read` of the config.
+//! Client of a remote read server, configured by an entry of `remote_read`.
 //!
-//! Invariant: what an answer takes is reserved before it is held, in the memory of the query that
-//! asks; an answer that is too large for it fails the query, whatever else is wrong with a server
-//! is said by the caller in a warning.
+//! Invariant: memory for a response is reserved in the reservation of the calling query before it
+//! is used. A response that is too large fails the query; the caller reports other failures as
+//! warnings.
 
 use firn_http_client::{
     BodyLimit, HttpClient, HttpSettings, ResponseBody, USER_AGENT, read_body, with_trace,
@@ -24,29 +24,29 @@ use hyper::{Response, Uri};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that are read of an answer which says what is wrong.
+/// Number of bytes of an error response that are read.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
 
-/// The beginning of the type of an answer in one message.
+/// Prefix of the content type of a response with samples in one message.
 const TYPE_SAMPLES: &str = "application/x-protobuf";
 
-/// The beginning of the type of an answer in frames.
+/// Prefix of the content type of a streamed response with chunks in frames.
 const TYPE_CHUNKS: &str = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
 
-/// How a server is reached and what is taken of it.
+/// Settings of a remote read server: its URL, HTTP client and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReaderSettings {
-    /// What it is called in metrics.
+    /// Name of the server in metrics.
     pub name: String,
-    /// Where it is asked.
+    /// URL of the remote read endpoint.
     pub url: String,
-    /// Bytes that a frame may have.
+    /// Maximum size of a frame in bytes.
     pub frame_bytes_max: u64,
-    /// How it is reached.
+    /// Settings of the HTTP client that calls the server.
     pub http: HttpSettings,
 }
 
-/// See the module.
+/// Client of one remote read server, with its metrics. Shared by all queries.
 #[derive(Debug)]
 pub struct Reader {
     settings: ReaderSettings,
@@ -56,20 +56,20 @@ pub struct Reader {
     sampled: DurationHistogram,
     chunked: DurationHistogram,
     unsupported: DurationHistogram,
-    /// How many answers there were, by their form and status.
+    /// Number of responses by response type and status.
     answers: Mutex<BTreeMap<(&'static str, String), u64>>,
 }
 
-/// Forms of answers in metrics.
+/// Response types in metrics.
 const SAMPLED: &str = "sampled";
 const CHUNKED: &str = "chunked";
 const UNSUPPORTED: &str = "unsupported";
 
-/// What stands for the status of an answer that broke off.
+/// Label value that replaces the status of an interrupted stream.
 const ABORTED: &str = "aborted_stream";
 
 impl Reader {
-    /// What asks as `settings` say.
+    /// Creates a client from `settings`. Fails if the URL is invalid.
     pub fn new(settings: ReaderSettings) -> Result<Self, String> {
         crate::forward::address(&settings.url)?;
         let uri = settings.url.parse();
@@ -85,15 +85,15 @@ impl Reader {
         })
     }
 
-    /// What it was made of.
+    /// Returns the settings of this client.
     pub fn settings(&self) -> &ReaderSettings {
         &self.settings
     }
 
-    /// Asks `question`, with a header beside the usual ones if there is one, as a part of `within`.
-    /// Fails with
-    /// [`ErrorKind::Limited`] where `memory` does not suffice, else with what went wrong in
-    /// Prometheus's words. The caller sets the deadline.
+    /// Sends a read request and returns the series in the response. The request contains the
+    /// additional `header` if there is one, and its span is a child of `within`. Fails with
+    /// [`ErrorKind::Limited`] if `memory` is insufficient, otherwise with Prometheus's error text.
+    /// The caller sets the deadline.
     pub async fn read(
         &self,
         question: Question<'_>,
@@ -131,7 +131,7 @@ impl Reader {
         }
     }
 
-    /// Sends the question; ends with the head of the answer.
+    /// Sends the request and returns as soon as the response head has arrived. Records a span.
     async fn ask(
         &self,
         question: Question<'_>,
@@ -172,7 +172,8 @@ impl Reader {
         frames.finish()
     }
 
-    /// What is said of an answer that is none.
+    /// Builds the error for a response with a status other than 2xx; it contains the beginning of
+    /// the body.
     async fn refusal(&self, response: Response<ResponseBody>) -> Error {
         let status = response.status();
         let read = read_body(response, BodyLimit::bytes(ERROR_BYTES_MAX)).await;
@@ -190,7 +191,7 @@ impl Reader {
     }
 }
 
-/// Counts a request while it is under way, however it ends.
+/// Counts a request in a gauge until it is dropped, whether it succeeds or not.
 struct UnderWay<'g>(&'g Gauge);
 
 impl<'g> UnderWay<'g> {
@@ -248,7 +249,7 @@ fn failed(message: String) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Gives the metrics of all `readers` to `sink`, under Prometheus's names.
+/// Writes the metrics of all `readers` to `sink`, under the names that Prometheus uses.
 pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
     for reader in readers {
         sink.metric(

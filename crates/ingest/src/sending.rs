@@ -1,19 +1,19 @@
-//! Sending on: what the pipeline stores is kept for other receivers of remote write, and made what
-//! each of them is to get.
+//! Remote write senders: encodes stored samples as requests that are kept on disk, and converts the
+//! kept requests for each receiver.
 //!
 //! ```text
-//! batch -> request of remote write -> kept on disk (SendOn) -> acknowledged
-//!            -> Outgoing: external labels, relabelling -> the requests that a receiver gets
+//! batch -> remote write request -> kept on disk (SendOn) -> acknowledged
+//!            -> Outgoing: external labels, relabelling -> requests for one receiver
 //! ```
 //!
-//! A push is kept as it came, unless it has samples that lie further in the future than is stored:
-//! those alone are known to be refused before the store sees them, and are left out. What this
-//! process makes is requests of 1.0, as large as receivers want them, or one of 2.0 where it holds
-//! what 1.0 has no place for. What a request holds is kept beside it, so that it need not be read
-//! to be sent on as it is.
+//! A pushed request is kept unchanged, unless it contains samples that are too far in the future to
+//! be stored. Only those are certain to be rejected before the store has processed them, so they
+//! are removed. Requests that this process builds use version 1.0 and the preferred size of the
+//! receivers, or version 2.0 if 1.0 cannot represent a part of the batch. A summary of its contents
+//! is kept beside each request, so that a request can be forwarded unchanged without decoding it.
 //!
-//! Invariant: a batch is acknowledged only when its requests are kept.
-//! Queues and connections are left to the caller.
+//! Invariant: a batch is acknowledged only after its requests have been kept. Queues and
+//! connections are left to the caller.
 
 mod known;
 mod outgoing;
@@ -32,35 +32,36 @@ use firn_model::store::Ticket;
 use firn_wire::remote_write::{Contents, Version, encode_interned, encode_range};
 use std::ops::Range;
 
-/// A request of remote write.
+/// A remote write request to be kept for the receivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRequest {
-    /// Its body.
+    /// Body of the request, compressed with snappy.
     pub body: Vec<u8>,
-    /// What it is.
+    /// Version of the message format.
     pub version: Version,
-    /// What it holds, as far as that can stand.
+    /// Summary of the valid samples in the request.
     pub contents: Contents,
-    /// Whether all of it can, as far as it was read.
+    /// Whether the complete contents are valid, as far as they have been decoded.
     pub is_sound: bool,
 }
 
-/// Keeps requests for other receivers.
+/// Storage of requests for remote write receivers, implemented by the binary's queue.
 pub trait SendOn: Send + Sync {
-    /// Whether there is a receiver: asked for each batch.
+    /// Returns whether there is a receiver. Called for each batch.
     fn is_on(&self) -> bool;
 
-    /// The most samples that a request should have which this process makes: it goes on as it is
-    /// then. One at least.
+    /// Returns the preferred maximum number of samples (at least one) of a request that this
+    /// process builds. Requests of this size can be forwarded unchanged.
     fn request_samples_max(&self) -> usize;
 
-    /// Keeps a request, or counts it where it cannot be kept and need not be. The ticket resolves
-    /// when it is durable.
+    /// Keeps a request, or counts it as lost if it cannot be kept and need not be. The returned
+    /// ticket resolves when the request is durable.
     fn keep(&self, request: KeptRequest) -> Ticket;
 }
 
-/// The requests that carry what `source` holds up to `time_max`, in its order, with `samples_max`
-/// samples each unless one series has more; none if that is nothing.
+/// Encodes the samples of `source` up to `time_max` as requests, in the order of the batch. A
+/// request has at most `samples_max` samples, unless a single series has more. Returns an empty
+/// list if there are no samples.
 pub(crate) fn requests_of(
     source: &mut dyn Source,
     samples_max: usize,
@@ -87,7 +88,8 @@ pub(crate) fn requests_of(
     }
 }
 
-/// The same of a batch of which everything has been read, and that has series.
+/// Encodes a batch as requests, like [`requests_of`] without a time limit. The batch must have
+/// labels and at least one series.
 fn requests_of_batch(batch: &Batch, samples_max: usize) -> Vec<KeptRequest> {
     let count = batch.series_count();
     if !fits_plain(batch) {
@@ -110,7 +112,7 @@ fn requests_of_batch(batch: &Batch, samples_max: usize) -> Vec<KeptRequest> {
     requests
 }
 
-/// A request with these series of `batch`.
+/// Builds a request from the encoded `body` of the series `numbers` of `batch`.
 fn made(batch: &Batch, numbers: Range<usize>, version: Version, body: Vec<u8>) -> KeptRequest {
     KeptRequest {
         body,
@@ -120,8 +122,8 @@ fn made(batch: &Batch, numbers: Range<usize>, version: Version, body: Vec<u8>) -
     }
 }
 
-/// Whether a request of 1.0, which is the cheaper one to read, holds all of `batch`: it has no
-/// start timestamps.
+/// Returns whether a message of version 1.0, which is cheaper to decode, can represent all of
+/// `batch`. It has no start timestamps.
 fn fits_plain(batch: &Batch) -> bool {
     batch.iter().all(|series| {
         let mut histograms = series.histograms.iter();

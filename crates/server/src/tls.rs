@@ -1,16 +1,16 @@
-//! TLS of the listener, by rustls with ring: from what a web config says to a configuration of
-//! handshakes.
+//! TLS of the listener, by rustls with ring: converts the TLS section of a web config to a rustls
+//! configuration.
 //!
 //! ```text
-//! names (settings) + PEM (files) -> server_config -> listener: one handshake a connection
-//!                                       ` client: who may be at the other end
+//! names (settings) + PEM (files) -> server_config -> listener: one handshake per connection
+//!                                       ` client: verification of client certificates
 //! ```
 //!
-//! Invariant: what was built is whole: the key belongs to the certificate, and some cipher suite is
-//! left. Authorities that cannot be read are skipped, as in Go. Words are those of Prometheus's
-//! exporter-toolkit and of Go's TLS, which users know.
+//! Invariant: a built configuration is complete: the key belongs to the certificate, and at least
+//! one cipher suite remains. As in Go, CA certificates that cannot be parsed are skipped. Error
+//! texts are those of Prometheus's exporter-toolkit and of Go's TLS package, which users recognize.
 //!
-//! Reading files, and noticing that they changed, is left to the binary.
+//! Reading files and detecting their changes is left to the binary.
 
 mod client;
 mod listener;
@@ -26,25 +26,25 @@ use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 
-/// The protocols that are offered, the preferred one first.
+/// Offered application protocols (ALPN), in order of preference.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Why there can be no handshake.
+/// Reasons why no TLS configuration can be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// Certificate or key cannot be used.
+    /// The certificate or its key cannot be used.
     #[error("failed to load X509KeyPair: {0}")]
     KeyPair(String),
-    /// Authorities are given and nothing asks for certificates.
+    /// Client CAs are configured, but no certificates are requested from clients.
     #[error("client CA's have been configured without a Client Auth Policy")]
     NoPolicy,
-    /// No version, cipher suite or curve is left.
+    /// The settings leave no TLS version, cipher suite or curve.
     #[error("{0}")]
     NothingLeft(String),
 }
 
-/// The configuration of handshakes.
+/// Builds the rustls configuration from the settings and the contents of the PEM files.
 pub fn server_config(
     settings: &TlsSettings,
     files: &TlsFiles,
@@ -75,7 +75,7 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// ring, with the cipher suites and curves of the settings.
+/// Returns the ring provider, restricted to the configured cipher suites and curves.
 fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let all = ring::default_provider();
     if settings.ciphers.is_empty() && settings.curves.is_empty() {
@@ -83,7 +83,7 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     }
     let mut provider = all.clone();
     if !settings.ciphers.is_empty() {
-        // As in Go: the list is about TLS 1.2, and cannot take suites from 1.3.
+        // As in Go, the list applies to TLS 1.2 only and cannot remove suites of TLS 1.3.
         let v13 = all.cipher_suites.iter().filter(|s| s.tls13().is_some());
         let listed = settings.ciphers.iter().filter_map(Cipher::suite);
         let v12 = listed.filter(|suite| suite.tls13().is_none());

@@ -1,10 +1,10 @@
-//! What is known of metrics, for receivers: a table that is made anew once in a while.
+//! Metric metadata for remote write receivers, in a table that is rebuilt periodically.
 
 use crate::scrape::FamilyMetadata;
 use firn_model::metadata::{Metadata, MetricType};
 use std::collections::BTreeMap;
 
-/// What classic histograms, summaries and counters add to the name of their family.
+/// Suffixes that classic histograms, summaries and counters append to the name of their family.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +14,12 @@ struct Said {
     unit: Box<str>,
 }
 
-/// Type, help and unit of families, by name.
+/// Type, help and unit of metric families, by family name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known(BTreeMap<Box<str>, Said>);
 
 impl Known {
-    /// Takes what is said of the family `name`, unless something was said before.
+    /// Adds the metadata of the family `name`, unless the table already contains that name.
     pub fn add(&mut self, name: &str, said: &FamilyMetadata) {
         if self.0.contains_key(name) {
             return;
@@ -32,7 +32,8 @@ impl Known {
         self.0.insert(name.into(), said);
     }
 
-    /// What is said of the series `name`: of that name, or of its family.
+    /// Returns the metadata of a series with the metric name `name`: that of the same name, or of
+    /// its family without a suffix.
     pub fn of_series<'k>(&'k self, name: &'k str) -> Option<Metadata<'k>> {
         let families = SUFFIXES
             .iter()
@@ -42,17 +43,17 @@ impl Known {
         Some(said.metadata(name))
     }
 
-    /// All of it, by name.
+    /// Returns the metadata of all families, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = Metadata<'_>> {
         self.0.iter().map(|(name, said)| said.metadata(name))
     }
 
-    /// Families.
+    /// Returns the number of families.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is known.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,18 +1,20 @@
-//! From kept requests to those that one receiver gets: external labels, relabelling, requests that
-//! are full, and shares of the series that may travel side by side.
+//! Converts kept requests to the requests of one receiver: adds external labels, applies
+//! relabelling, fills requests to the configured size, and splits the series into shares that may
+//! be sent concurrently.
 //!
 //! ```text
 //! kept, kept, .. --decode, external labels, relabel--> round --hash of labels--> share, share, ..
 //!                                                                share = request, request, ..
-//! kept, of the receiver's version, nothing to change in it --> round of itself (see `passing`)
+//! kept, in the receiver's version and without changes --> round of its own (see `passing`)
 //! ```
 //!
-//! Most of what a request costs is its labels: read, copied, hashed, written and compressed again.
-//! A request that the receiver may have as it was kept goes so.
+//! Most of the cost of a request is in its labels, which are decoded, copied, hashed, encoded and
+//! compressed again. A kept request that the receiver can accept unchanged is therefore forwarded
+//! as it is.
 //!
-//! Invariant: a series is in one share of a round, its samples in the order in which they were
-//! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests
-//! of a share one by one and the rounds one by one sees each series in order.
+//! Invariant: within a round, each series is in exactly one share, with its samples in the order in
+//! which they were kept; rounds are ordered as well. A receiver therefore gets each series in order
+//! if shares are sent concurrently, but the requests of a share and the rounds one after the other.
 
 use super::known::Known;
 use super::passing::{self, Joining, Shares};
@@ -27,54 +29,54 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Samples of a round, unless one request may have more: what is decoded at a time, some 8 MB.
-/// At 50 ms a round trip it is 600,000 samples a second.
+/// Number of samples per round, unless a single request may have more. It bounds the decoded data
+/// to some 8 MB. At a round trip time of 50 ms it allows 600,000 samples per second.
 pub const ROUND_SAMPLES: usize = 32 << 10;
 
-/// What one receiver is to get of each request.
+/// The changes that are applied to kept requests for one receiver, as configured in `remote_write`.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// `global.external_labels`: for series that have no such label.
+    /// The `global.external_labels` key: labels added to series without a label of that name.
     pub external_labels: Labels,
-    /// `write_relabel_configs`
+    /// The `write_relabel_configs` key: relabelling rules applied to each series.
     pub relabel: Arc<[Rule]>,
-    /// `send_native_histograms`
+    /// The `send_native_histograms` key: whether native histograms are sent.
     pub sends_histograms: bool,
-    /// `send_exemplars`
+    /// The `send_exemplars` key: whether exemplars are sent.
     pub sends_exemplars: bool,
-    /// `protobuf_message`
+    /// The `protobuf_message` key: version of the message format.
     pub version: Version,
-    /// `max_samples_per_send`: a request is full with so many.
+    /// The `max_samples_per_send` key: number of samples in a full request.
     pub request_samples: usize,
-    /// `min_shards` and `max_shards`: requests that are under way at once where there are so many,
-    /// and for a receiver that is behind.
+    /// The `min_shards` and `max_shards` keys: number of concurrent requests to a receiver that
+    /// keeps up, and to one that is behind.
     pub shares: (usize, usize),
 }
 
-/// A request as it was kept.
+/// A request as it was kept on disk.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// What it is.
+    /// Version of the message format.
     pub version: Version,
-    /// What it holds, if that was noted: all of it can stand then.
+    /// Summary of the contents, if it was recorded. All samples are valid in this case.
     pub contents: Option<Contents>,
-    /// Its body.
+    /// Body of the request, compressed with snappy.
     pub body: Bytes,
 }
 
-/// A request for the receiver.
+/// A request to be sent to the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Its body.
+    /// Body of the request, compressed with snappy.
     pub body: Bytes,
-    /// What it holds.
+    /// Summary of the contents, for metrics.
     pub contents: Contents,
-    /// Where kept requests meet in it.
+    /// Boundaries between the kept requests that were combined in this one.
     pub seams: Seams,
 }
 
 impl Sent {
-    /// One that is of one kept request.
+    /// Creates a request from a single kept request.
     pub(super) fn whole(body: Bytes, contents: Contents) -> Self {
         Self {
             body,
@@ -84,49 +86,50 @@ impl Sent {
     }
 }
 
-/// Requests of which one must follow the other.
+/// Requests that must be sent one after the other, in this order.
 pub type Share = Vec<Sent>;
 
-/// What some kept requests became.
+/// The result of converting some consecutive kept requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Kept requests in it, in their order.
+    /// Number of consecutive kept requests in this round.
     pub kept: usize,
-    /// Shares without an order among them; none if the receiver gets nothing.
+    /// Shares, which may be sent concurrently. Empty if nothing remains for the receiver.
     pub shares: Vec<Share>,
-    /// What relabelling dropped, or the receiver does not want.
+    /// Samples that relabelling dropped or that the receiver does not accept.
     pub dropped: Contents,
-    /// Whether it has as many samples as a request may.
+    /// Whether the round contains enough samples for a full request, or is followed by another one.
     pub is_full: bool,
 }
 
-/// What is read of kept requests until a round has enough.
+/// Decoded samples of kept requests, collected until they fill a round.
 #[derive(Default)]
 struct Gathered {
     kept: usize,
     batch: Batch,
-    /// Up to which series each kept request goes that brought any.
+    /// End (exclusive series index) of each kept request that contributed series.
     ends: Vec<u32>,
     dropped: Contents,
 }
 
-/// Rounds under way. Of what is to pass and what was gathered one is empty.
+/// State while rounds are built. At any time, either the unchanged requests (`joining`, `passed`)
+/// or the decoded samples (`gathered`) are empty.
 struct Making<'o> {
     outgoing: &'o Outgoing,
     known: &'o Known,
-    /// Shares that a round may have.
+    /// Maximum number of shares per round.
     shares_max: usize,
     limits: &'o WireLimits,
     rounds: Vec<Result<Round, String>>,
-    /// The next request that passes as it is.
+    /// Unchanged requests that are being combined to the next request.
     joining: Joining,
-    /// Those before it, if the receiver is behind.
+    /// Earlier unchanged requests, collected for concurrent shares if the receiver is behind.
     passed: Vec<Round>,
     gathered: Gathered,
 }
 
 impl Making<'_> {
-    /// Lets a body pass as it is.
+    /// Adds a body that is forwarded unchanged.
     fn pass(&mut self, body: Bytes, contents: Contents) {
         self.end_gathered(true);
         let outgoing = self.outgoing;
@@ -137,7 +140,7 @@ impl Making<'_> {
         self.joining.push(body, contents);
     }
 
-    /// Reads a body whose samples become others, or requests of another size.
+    /// Decodes a body whose samples change, or that must be combined with others.
     fn gather(&mut self, decoder: &mut Decoder, kept: &Kept) {
         self.end_joining(true);
         self.end_passed();
@@ -147,7 +150,7 @@ impl Making<'_> {
             .map_or(0, |contents| contents.all_samples() as usize);
         let max = self.outgoing.request_samples;
         if !self.is_wide() && gathered >= self.outgoing.half_full() && gathered + more > max {
-            // One request each costs less than to cut and mix them.
+            // Sending two half-full requests is cheaper than splitting and mixing them.
             self.end_gathered(true);
         }
         match self.outgoing.gather(decoder, kept, &mut self.gathered) {
@@ -167,7 +170,7 @@ impl Making<'_> {
         }
     }
 
-    /// Whether requests go side by side.
+    /// Returns whether requests are sent concurrently.
     fn is_wide(&self) -> bool {
         self.shares_max > 1
     }
@@ -179,7 +182,7 @@ impl Making<'_> {
         self.rounds
     }
 
-    /// Ends the round of what was gathered, which is full if something else follows.
+    /// Completes the round of decoded samples. It counts as full if another request follows.
     fn end_gathered(&mut self, is_followed: bool) {
         if self.gathered.kept > 0 {
             let gathered = std::mem::take(&mut self.gathered);
@@ -189,7 +192,7 @@ impl Making<'_> {
         }
     }
 
-    /// Ends the request of what passes, which is full if something else follows.
+    /// Completes the request of combined bodies. It counts as full if another request follows.
     fn end_joining(&mut self, is_followed: bool) {
         for mut round in self.joining.rounds(self.outgoing, self.limits) {
             round.is_full |= is_followed;
@@ -209,8 +212,8 @@ impl Making<'_> {
         }
     }
 
-    /// Makes shares of what passes, if the receiver is behind: of the requests as they are, or of
-    /// their samples where too many requests have a series in common.
+    /// Completes the unchanged requests. If the receiver is behind, distributes them over shares:
+    /// as whole requests, or by their samples if too many of them have series in common.
     fn end_passed(&mut self) {
         let passed = std::mem::take(&mut self.passed);
         let (version, shares_max) = (self.outgoing.version, self.shares_max);
@@ -230,7 +233,7 @@ impl Making<'_> {
         }
     }
 
-    /// Reads what was to pass. A request may be made of several, which stay apart.
+    /// Decodes requests that were to be forwarded unchanged. Combined requests are separated first.
     fn gather_again(&mut self, round: Round) {
         let mut decoder = Decoder::new(*self.limits);
         let version = self.outgoing.version;
@@ -251,7 +254,8 @@ impl Making<'_> {
             for part in &parts {
                 let gathered = &mut self.gathered;
                 if self.outgoing.gather(&mut decoder, part, gathered).is_err() {
-                    // It was read a moment ago; if not, what is sent twice goes in order.
+                    // The request was decodable before. If it is not now, it is sent again, in
+                    // order.
                     self.gathered.kept = kept_before;
                     self.end_gathered(true);
                     self.rounds.push(Ok(round));
@@ -264,8 +268,9 @@ impl Making<'_> {
 }
 
 impl Outgoing {
-    /// Makes rounds of `kept`; `Err` stands for one that cannot be read, and why. A request of 2.0
-    /// says what is `known` of its metrics. A receiver that `is_behind` gets shares side by side.
+    /// Converts `kept` to rounds; `Err` contains the reason why a request cannot be decoded.
+    /// Requests of version 2.0 contain the metadata in `known`. If the receiver `is_behind`, rounds
+    /// have several shares.
     pub fn rounds(
         &self,
         kept: &[Kept],
@@ -308,7 +313,7 @@ impl Outgoing {
         self.request_samples.max(ROUND_SAMPLES)
     }
 
-    /// Adds what the receiver is to get of `kept`.
+    /// Decodes `kept` and adds the samples that the receiver accepts to `into`.
     fn gather(
         &self,
         decoder: &mut Decoder,
@@ -380,12 +385,13 @@ impl Outgoing {
         batch.end_series();
     }
 
-    /// Whether it changes no series.
+    /// Returns whether no series changes, since there are neither external labels nor relabelling
+    /// rules.
     pub(super) fn is_plain(&self) -> bool {
         self.external_labels.is_empty() && self.relabel.is_empty()
     }
 
-    /// Makes a round of `shares_max` shares at most of what was gathered.
+    /// Builds a round with at most `shares_max` shares from the decoded samples.
     fn round(&self, gathered: Gathered, shares_max: usize, known: &Known) -> Round {
         let samples = gathered.batch.sample_count();
         let count = samples.div_ceil(self.request_samples.max(1));
@@ -403,7 +409,8 @@ impl Outgoing {
         }
     }
 
-    /// Spreads the series of `gathered` over `count` shares.
+    /// Distributes the series of `gathered` over `count` shares and splits each share into
+    /// requests.
     fn spread(&self, gathered: &Gathered, count: usize, known: &Known) -> Vec<Share> {
         let Gathered { batch, ends, .. } = gathered;
         if count == 1 && batch.sample_count() <= self.request_samples {
@@ -444,7 +451,8 @@ impl Outgoing {
         shares
     }
 
-    /// A request with `batch`, in which other kept requests begin at the series `starts`.
+    /// Encodes `batch` as a request. `starts` contains the series at which further kept requests
+    /// begin.
     fn request(&self, batch: &Batch, starts: Vec<u32>, known: &Known) -> Sent {
         let body = match self.version {
             Version::V1 => encode(batch),
@@ -460,7 +468,7 @@ impl Outgoing {
         }
     }
 
-    /// Writes `labels`, and the external ones that it has not.
+    /// Appends `labels`, merged with the external labels whose names they do not contain.
     fn push_with_external(&self, labels: LabelsRef<'_>, bytes: &mut Vec<u8>) {
         if self.external_labels.is_empty() {
             bytes.extend_from_slice(labels.as_bytes());
@@ -479,7 +487,7 @@ impl Outgoing {
         }
     }
 
-    /// What relabelling makes of `labels`; none if it drops the series.
+    /// Applies relabelling to `labels`. Returns `None` if it drops the series.
     fn relabelled(&self, labels: LabelsRef<'_>) -> Option<Labels> {
         let mut builder = LabelsBuilder::from_labels(labels);
         let stays = relabel::apply(&self.relabel, &mut builder);
@@ -488,18 +496,18 @@ impl Outgoing {
     }
 }
 
-/// A request of a share that is not full yet.
+/// The last request of a share, which is not full yet.
 #[derive(Default)]
 struct Open {
     batch: Batch,
-    /// Where series begin of another kept request than those before them.
+    /// Series indexes at which the next kept request begins.
     starts: Vec<u32>,
-    /// Of which kept request the last series is.
+    /// Index of the kept request to which the last series belongs.
     of_kept: usize,
 }
 
 impl Open {
-    /// Notes that the next series is of the kept request `of_kept`.
+    /// Records that the next series belongs to the kept request `of_kept`.
     fn begin(&mut self, of_kept: usize) {
         let count = self.batch.series_count();
         if count > 0 && self.of_kept != of_kept {
@@ -509,7 +517,7 @@ impl Open {
     }
 }
 
-/// What is known of the metrics of `batch`.
+/// Collects the metadata of the metrics in `batch`.
 fn said_of(batch: &Batch, known: &Known) -> MetadataBatch {
     let mut said = MetadataBatch::default();
     if known.is_empty() {
@@ -528,7 +536,7 @@ fn said_of(batch: &Batch, known: &Known) -> MetadataBatch {
     said
 }
 
-/// Adds the samples of `series` to the series under way.
+/// Appends the samples of `series` to the current series of `batch`.
 fn push_samples(batch: &mut Batch, series: SeriesSamples<'_>) {
     match series.start_times {
         [] => {
@@ -548,7 +556,7 @@ fn push_samples(batch: &mut Batch, series: SeriesSamples<'_>) {
     }
 }
 
-/// The share of `count` that a series belongs to, within a round.
+/// Returns the share, of `count`, to which a series belongs within a round.
 fn share_of(labels: LabelsRef<'_>, count: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     labels.as_bytes().hash(&mut hasher);

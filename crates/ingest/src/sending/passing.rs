@@ -1,19 +1,19 @@
-//! Kept requests that a receiver gets as they were kept: alone where they are full, behind each
-//! other in one request where they are small, side by side where the receiver is behind.
+//! Kept requests that are forwarded unchanged: full ones alone, small ones concatenated to one
+//! request, and concurrently if the receiver is behind.
 //!
 //! ```text
-//! body, body, body --as many as a request may have--> request = body body | request = body
-//!   a receiver that is behind: requests without a series in common -> shares
+//! body, body, body --up to the maximum request size--> request = body body | request = body
+//!   receiver is behind: requests without common series -> shares
 //! ```
 //!
-//! External labels are written into the bytes of a message of 1.0, which costs unpacking and
-//! packing it, and half of what reading it into samples and writing those costs besides.
-//! A message of 1.0 behind another is a message that holds both, and so is what snappy made of
-//! them: nothing is unpacked to join them. Messages of 2.0 have tables and go alone. Series are
-//! looked for only where shares are wanted.
+//! External labels are inserted into the bytes of a 1.0 message. This costs its decompression and
+//! compression, and saves about half of the additional cost of decoding and encoding samples. Two
+//! concatenated 1.0 messages are a valid message, and so are their snappy blocks, so messages are
+//! joined without decompression. Messages of 2.0 contain symbol tables and are sent alone. Series
+//! are decoded only if shares are necessary.
 //!
-//! Invariant: of the shares of a round no two have a series in common, and the requests of a share
-//! are in the order in which they were kept.
+//! Invariant: no two shares of a round have a series in common, and the requests of a share are in
+//! the order in which they were kept.
 
 use super::outgoing::{Kept, Outgoing, Round, Sent, Share};
 use firn_wire::WireLimits;
@@ -23,11 +23,11 @@ use hashbrown::HashTable;
 use hyper::body::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Kept requests that become one.
+/// Kept requests that are being concatenated to one request.
 #[derive(Default)]
 pub(super) struct Joining {
     bodies: Vec<(Bytes, Contents)>,
-    /// What all of them hold.
+    /// Summary of the contents of all bodies.
     contents: Contents,
 }
 
@@ -36,7 +36,8 @@ impl Joining {
         self.bodies.is_empty()
     }
 
-    /// Whether a body with `contents` fits in, where a request has `max` samples at most.
+    /// Returns whether a body with `contents` fits into the request, which may have at most `max`
+    /// samples.
     pub(super) fn has_room(&self, contents: &Contents, max: usize) -> bool {
         let all = self.contents.and(*contents);
         self.is_empty() || all.all_samples().max(all.exemplars) <= max as u64
@@ -50,8 +51,8 @@ impl Joining {
         self.bodies.push((body, contents));
     }
 
-    /// The round of what is there, which is nothing then; full if it is worth sending. Bodies that
-    /// together are longer than a message may be get a round each.
+    /// Takes all collected bodies and returns them as a round. It is full if its size is worth a
+    /// request. Bodies whose concatenation exceeds the maximum message size become one round each.
     pub(super) fn rounds(&mut self, outgoing: &Outgoing, limits: &WireLimits) -> Vec<Round> {
         let Self { bodies, contents } = std::mem::take(self);
         let round = |kept, sent: Sent| Round {
@@ -77,7 +78,8 @@ impl Joining {
     }
 }
 
-/// One body of all of `bodies`, and where they meet; none if it is longer than a message may be.
+/// Concatenates `bodies` and returns the result with the boundaries. Returns `None` if it exceeds
+/// the maximum message size.
 fn joined(bodies: &[(Bytes, Contents)], message_bytes_max: usize) -> Option<(Bytes, Seams)> {
     let parts = bodies.iter().map(|(body, _)| &body[..]);
     let body = snappy::join(parts, message_bytes_max).ok()?;
@@ -93,17 +95,17 @@ fn joined(bodies: &[(Bytes, Contents)], message_bytes_max: usize) -> Option<(Byt
     Some((body.into(), Seams::Bodies(seams?)))
 }
 
-/// What becomes of requests that are to go side by side.
+/// Result of distributing requests over concurrent shares.
 pub(super) enum Shares {
-    /// A round of several shares.
+    /// One round with several shares.
     Made(Round),
-    /// Too many have a series in common with others.
+    /// Too many requests have series in common for enough shares.
     TooFew,
-    /// One cannot be read.
+    /// A request cannot be decoded.
     Unread,
 }
 
-/// Makes one round of `rounds` of one request each.
+/// Combines rounds of one request each to one round with concurrent shares.
 pub(super) fn side_by_side(
     rounds: &[Round],
     version: Version,
@@ -136,11 +138,12 @@ pub(super) fn side_by_side(
     })
 }
 
-/// The group of each request, which is the number of its first one: requests that have a series in
-/// common are in one. The hash of a series stands for it: two that share one are kept in order.
+/// Returns the group of each request, identified by the index of its first request. Requests with a
+/// common series are in the same group. Series are compared by hash: requests with a hash collision
+/// remain in order, which is correct too.
 fn groups_of(requests: &[&Sent], version: Version, limits: &WireLimits) -> Option<Vec<usize>> {
     let mut groups: Vec<usize> = (0..requests.len()).collect();
-    // The hash of each series, and the first request that has it.
+    // Hash of each series, with the first request that contains it.
     let mut series_seen: HashTable<(u64, usize)> = HashTable::new();
     let mut decoder = Decoder::new(*limits);
     let reader = Reader {
@@ -177,8 +180,8 @@ fn join(groups: &mut [usize], one: usize, other: usize) {
 }
 
 impl Outgoing {
-    /// What `kept` holds, if the receiver may get it as it was kept, but for external labels. It is
-    /// read if there is no note of what it holds, without its labels.
+    /// Returns the contents of `kept` if the receiver can accept it unchanged, apart from external
+    /// labels. If no summary was recorded, decodes the samples without their labels.
     pub(super) fn contents_to_pass(
         &self,
         decoder: &mut Decoder,
@@ -196,8 +199,9 @@ impl Outgoing {
         self.takes(&contents, tells).then_some(contents)
     }
 
-    /// Whether a request of the receiver's version that holds this may be as it is: no more samples
-    /// than a request should have, and nothing that the receiver does not want.
+    /// Returns whether a request with these contents and of the receiver's version can be forwarded
+    /// unchanged: its size is in the preferred range, and it contains only data that the receiver
+    /// accepts.
     fn takes(&self, contents: &Contents, tells: bool) -> bool {
         let samples = contents.all_samples() as usize;
         let least = match self.version {
@@ -207,22 +211,24 @@ impl Outgoing {
         (least..=self.request_samples).contains(&samples)
             && (self.sends_histograms || contents.histograms == 0)
             && (self.sends_exemplars || contents.exemplars == 0)
-            // Where metadata is wanted it travels in 2.0, and in requests of its own in 1.0.
+            // Metadata is part of 2.0 requests, but 1.0 sends it in separate requests.
             && (contents.metadata == 0 || self.version == Version::V2 && tells)
     }
 
-    /// Whether nothing changes but for external labels, which are written into the bytes of 1.0.
+    /// Returns whether external labels are the only change and can be inserted into the bytes of a
+    /// 1.0 message.
     fn may_extend(&self) -> bool {
         self.relabel.is_empty() && self.version == Version::V1
     }
 
-    /// What writes the external labels into a message, if there are any.
+    /// Returns the encoder that inserts the external labels into a message, or `None` if there are
+    /// none.
     pub(super) fn extra(&self) -> Option<Extra> {
         let is_wanted = self.may_extend() && !self.external_labels.is_empty();
         is_wanted.then(|| Extra::new(self.external_labels.as_ref()))
     }
 
-    /// Whether [`Outgoing::rounds`] of `kept` copies bodies at most.
+    /// Returns whether [`Outgoing::rounds`] of `kept` at most copies bodies, without decoding them.
     pub fn is_quick(&self, kept: &[Kept], tells: bool) -> bool {
         let passes = |one: &Kept| {
             let noted = one.contents.as_ref();
@@ -231,20 +237,21 @@ impl Outgoing {
         self.is_plain() && kept.iter().all(passes)
     }
 
-    /// Samples that make a request worth sending.
+    /// Returns the number of samples from which a request is worth sending.
     pub(super) fn half_full(&self) -> usize {
         self.request_samples.div_ceil(2)
     }
 }
 
-/// `body` with labels more; none if it cannot be read, or only with care.
+/// Returns `body` with additional labels. Returns `None` if the message cannot be decoded or is not
+/// simple enough.
 pub(super) fn extended(body: &[u8], extra: &Extra, limits: &WireLimits) -> Option<Bytes> {
     let mut message = Vec::new();
     snappy::decompress(body, limits.message_bytes_max, &mut message).ok()?;
     Some(snappy::compress(&extra.extend(&message)?).into())
 }
 
-/// What `kept` holds, if all of it can stand.
+/// Decodes `kept` and returns its contents, or `None` if a part of it is invalid.
 fn read(decoder: &mut Decoder, kept: &Kept) -> Option<Contents> {
     let reader = Reader {
         version: kept.version,

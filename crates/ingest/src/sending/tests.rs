@@ -1,4 +1,4 @@
-//! What receivers get of kept requests.
+//! Tests of the conversion of kept requests to the requests of receivers.
 
 use super::*;
 use crate::relabel::{Action, RuleSettings};
@@ -19,7 +19,7 @@ fn body(series: &[&[(&str, &str)]]) -> Vec<u8> {
     encode(&batch)
 }
 
-/// A request with one sample at `time` of each of `series`.
+/// Encodes a request with one sample at `time` for each of `series`.
 fn sample(time: TimestampMs, series: &[&str]) -> Vec<u8> {
     let mut batch = Batch::default();
     for name in series {
@@ -49,12 +49,12 @@ fn rounds(outgoing: &Outgoing, bodies: &[Vec<u8>]) -> Vec<Result<Round, String>>
         body: body.clone().into(),
     };
     let kept: Vec<Kept> = bodies.iter().map(kept).collect();
-    // Nothing goes as it was kept.
+    // No request is forwarded unchanged.
     let known = (&Known::default(), true);
     outgoing.rounds(&kept, known, &WireLimits::default())
 }
 
-/// What a request holds: `name time time`, a series a line.
+/// Formats the contents of a request as `name time time`, one series per line.
 fn shown(sent: &Sent) -> Vec<String> {
     let mut decoder = Decoder::new(WireLimits::default());
     let decoded = decoder.decode(Reader::default(), &sent.body).unwrap();
@@ -155,7 +155,7 @@ fn shares_hold_each_series_once_and_in_order_in_requests_that_are_full() {
         assert!(full.iter().all(|sent| sent.contents.samples == 10) && last.contents.samples <= 10);
         let mut lines: Vec<String> = share.iter().flat_map(shown).collect();
         seen += lines.len();
-        // Stable: what is left is the order of times within each series.
+        // The sort is stable, so the times of each series remain in their order.
         let name = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
         lines.sort_by_key(name);
         for series in lines.chunks(6) {
@@ -226,7 +226,8 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
     }
 }
 
-/// What one kept request becomes for a receiver that keeps up: itself, or something else.
+/// Checks the conversion of a single kept request for a receiver that keeps up: unchanged or
+/// rebuilt.
 #[test]
 fn request_that_needs_no_change_goes_as_it_was_kept() {
     let series: Vec<String> = (0..6).map(|i| format!("s{i}")).collect();
@@ -292,7 +293,7 @@ fn request_that_needs_no_change_goes_as_it_was_kept() {
         let mut made = outgoing.rounds(&kept, known, &WireLimits::default());
         let round = made.remove(0).unwrap();
         let sent = round.shares[0][0].clone();
-        // What is made of it is written in another order of fields, or has other contents.
+        // A rebuilt request has another order of fields or other contents.
         let is_it =
             round.is_full && round.shares.len() == 1 && sent.body.as_ptr() == kept[0].body.as_ptr();
         assert_eq!(is_it, passes, "{what}");
@@ -312,9 +313,9 @@ fn unpacked(body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Requests with one sample at each number's time: `a..d` is one with a sample of each of `a`, `b`,
-/// `c`; what they become for a receiver that may have 6 samples in a request: `|` between shares,
-/// `,` between requests, `;` between rounds, `*` behind one that is not full.
+/// Converts requests with one sample per series, whose timestamps are their indexes (`a..d` has the
+/// series `a`, `b` and `c`), for a receiver with at most 6 samples per request. In the expected
+/// text, `|` separates shares, `,` requests and `;` rounds; `*` follows a round that is not full.
 fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
     let at_most_6 = Outgoing {
         request_samples: 6,
@@ -415,7 +416,8 @@ fn requests_without_a_series_in_common_go_side_by_side_for_a_receiver_that_is_be
         true,
         "a 0 b 0 c 0 d 0,a 2 b 2 c 2 d 2|e 1 f 1 g 1 h 1",
     );
-    // The third one has something of both: all follow each other, so shares are made of samples.
+    // The third request has series in common with both others, so all are ordered and shares are
+    // built by series.
     let mut made = Vec::new();
     let both = ["a", "f", "x", "y"];
     for kept in [&one[..], &other, &both] {
@@ -457,7 +459,8 @@ fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_beh
     }
 }
 
-/// The parts of `sent`, of kept requests with one time each, hold what it holds, a time each.
+/// Checks that the separated parts of `sent`, whose kept requests have one timestamp each, contain
+/// the same samples as the whole, with one timestamp per part.
 fn check_seams(sent: &Sent) {
     let limits = WireLimits::default();
     let parts = sent.seams.apart((Version::V1, &sent.body), &limits);
@@ -493,8 +496,8 @@ fn check_seams(sent: &Sent) {
     assert_eq!(times.len(), count, "a kept request is in one part");
 }
 
-/// Over random requests, behind or not: each series has its samples in order within its share, in
-/// no other share of the round, and none is lost.
+/// Checks random requests for receivers that keep up or are behind: each series is in one share per
+/// round, in order, and no sample is lost.
 #[test]
 fn requests_at_random_keep_each_series_in_order() {
     for seed in 1..=300 {
@@ -568,7 +571,7 @@ fn what_this_process_makes_is_as_large_as_receivers_want_it() {
         ]
     );
     assert_eq!(requests_of(&mut &Batch::default(), 5, 8), Ok(Vec::new()));
-    // What lies further in the future than is stored is left out, series without others too.
+    // Samples too far in the future are removed, with series that have no others.
     let made = requests_of(&mut &batch, 100, 1).unwrap();
     assert_eq!((made.len(), made[0].contents.samples), (1, 9));
     assert_eq!((made[0].contents.newest, made[0].contents.oldest), (1, 0));

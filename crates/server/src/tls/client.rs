@@ -1,5 +1,6 @@
-//! Which client certificates are accepted: those that `client_ca_file` or the system trusts, or
-//! any, and among them those with a name of `client_allowed_sans`. firn-x509 has the rules.
+//! Verification of client certificates: trusted by `client_ca_file` or the system, or any
+//! certificate, optionally restricted to names in `client_allowed_sans`. The rules are those of the
+//! crate `firn-x509`.
 
 use super::settings::{ClientAuth, TlsFiles, TlsSettings};
 use firn_x509::handshake::{
@@ -15,10 +16,11 @@ use rustls::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Bytes of subjects of authorities that a request for a certificate has room for.
+/// Maximum total size, in bytes, of the CA subjects in a certificate request.
 const HINT_BYTES_MAX: usize = 60 << 10;
 
-/// The check of client certificates; none if clients are not asked for one.
+/// Creates the verifier of client certificates. Returns `None` if clients are not asked for a
+/// certificate.
 pub(super) fn verifier(
     settings: &TlsSettings,
     files: &TlsFiles,
@@ -36,7 +38,7 @@ pub(super) fn verifier(
     };
     let given = files.client_ca.as_deref().map(CertificatePool::of_pem);
     Some(Arc::new(ClientCheck {
-        // A client without a certificate has none of the names.
+        // A client without a certificate cannot have an allowed name.
         is_required: is_required || settings.client_sans.is_some(),
         hints: given.as_ref().map(hints).unwrap_or_default(),
         roots: is_verified.then(|| given.unwrap_or_else(system_roots)),
@@ -48,8 +50,8 @@ fn system_roots() -> CertificatePool {
     CertificatePool::of_parsable(rustls_native_certs::load_native_certs().certs)
 }
 
-/// The subjects of the authorities, by which clients choose a certificate; none if there are too
-/// many.
+/// Returns the subjects of the CAs, which help clients to select a certificate. Returns an empty
+/// list if they exceed the size limit.
 fn hints(authorities: &CertificatePool) -> Vec<DistinguishedName> {
     let bytes: usize = authorities
         .subjects()
@@ -68,9 +70,9 @@ fn hints(authorities: &CertificatePool) -> Vec<DistinguishedName> {
 struct ClientCheck {
     is_required: bool,
     hints: Vec<DistinguishedName>,
-    /// Trusted certificates; none where any certificate will do.
+    /// Trusted CA certificates; `None` if any certificate is accepted.
     roots: Option<CertificatePool>,
-    /// The certificate must contain one of these names.
+    /// Names of which the certificate must contain at least one.
     names: Option<Vec<String>>,
 }
 
@@ -129,12 +131,13 @@ impl ClientCertVerifier for ClientCheck {
     }
 }
 
-/// A trusted certificate has none of the allowed names.
+/// Error for a trusted certificate that contains none of the allowed names.
 #[derive(Debug, thiserror::Error)]
 #[error("could not find allowed SANs in client cert, found: {0:?}")]
 struct NoAllowedName(Vec<String>);
 
-/// All subject alternative names of a certificate: hosts, mail addresses, addresses and URIs.
+/// Returns all subject alternative names of a certificate: DNS names, mail addresses, URIs and IP
+/// addresses.
 fn texts(names: &AlternativeNames) -> Vec<String> {
     let texts = [&names.dns, &names.emails, &names.uris]
         .into_iter()

@@ -1,6 +1,5 @@
-//! A listener whose connections agree on TLS first.
-//!
-//! What speaks plain HTTP is told so, as Go's server does: a TLS alert would be noise to it.
+//! Listener whose connections begin with a TLS handshake. Like Go's server, it responds to plain
+//! HTTP requests with an HTTP error, because an HTTP client cannot interpret a TLS alert.
 
 use super::HTTP2;
 use crate::http::accept::{Accept, Protocol, accept_tcp};
@@ -16,31 +15,33 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What handshakes follow now. Called for each, off the async threads: it may read files.
+/// Function that returns the current TLS configuration. Called for each handshake on a blocking
+/// thread, since it may read files.
 pub type TlsConfigs = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
-/// The first byte of a handshake.
+/// First byte of a TLS handshake record.
 const HANDSHAKE: u8 = 0x16;
 
-/// First letters of the methods by which Go knows plain HTTP: GET, HEAD, POST, PUT, OPTIONS.
+/// First letters of the methods by which Go detects plain HTTP: GET, HEAD, POST, PUT, OPTIONS.
 const METHODS: &[u8] = b"GHPO";
 
 const PLAIN_REFUSED: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// How long what a refused client still sends is read, so that the answer is not lost on its way,
-/// and how much of it at a time.
+/// How long, and in pieces of which size, the remaining input of a rejected client is read.
+/// Otherwise the connection could be reset before the client has received the response.
 const LINGER_MAX: Duration = Duration::from_millis(500);
 const LINGER_READ_BYTES: usize = 4 << 10;
 
-/// A socket that speaks TLS.
+/// A TCP listener that performs TLS handshakes.
 pub struct TlsListener {
     tcp: TcpListener,
     configs: TlsConfigs,
 }
 
 impl TlsListener {
-    /// Handshakes on the connections of `tcp`, each by what `configs` says then.
+    /// Creates a listener on `tcp`. Each handshake uses the configuration that `configs` returns at
+    /// that time.
     pub fn new(tcp: TcpListener, configs: TlsConfigs) -> Self {
         Self { tcp, configs }
     }
@@ -76,7 +77,8 @@ impl Accept for TlsListener {
     }
 }
 
-/// Says in plain HTTP that this is no place for it. A client that does not listen is its own loss.
+/// Sends the plain HTTP error response. Failures are ignored, since the connection is closed
+/// anyway.
 async fn refuse_plain(mut stream: TcpStream) {
     let told = async {
         stream.write_all(PLAIN_REFUSED).await?;

@@ -1,25 +1,25 @@
-//! What a web config may say of TLS: names as exporter-toolkit knows them, and what ring has of
-//! what they name.
+//! TLS settings of a web config: the names that exporter-toolkit accepts, and their counterparts in
+//! ring.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::ring::{self, kx_group as groups};
 
-/// A version of TLS. Older ones than 1.2 can be named, and are not spoken.
+/// A TLS version. Versions before 1.2 are valid in a config, but not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// TLS 1.0, which Firn does not speak.
+    /// TLS 1.0, which Firn does not support.
     V10,
-    /// TLS 1.1, which Firn does not speak.
+    /// TLS 1.1, which Firn does not support.
     V11,
-    /// TLS 1.2.
+    /// TLS 1.2, the oldest supported version.
     V12,
-    /// TLS 1.3.
+    /// TLS 1.3, the newest version.
     V13,
 }
 
 impl TlsVersion {
-    /// The version of that name.
+    /// Returns the version with this name, such as `TLS12`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "TLS10" => Self::V10,
@@ -31,11 +31,11 @@ impl TlsVersion {
     }
 }
 
-/// A cipher suite by the name that Go knows it by.
+/// A cipher suite, identified by its name in Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cipher(&'static str);
 
-/// The suites that Go thinks secure. ring has none of those with CBC.
+/// Cipher suites that Go considers secure. ring supports none of the CBC suites.
 const CIPHERS: [&str; 13] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -53,25 +53,25 @@ const CIPHERS: [&str; 13] = [
 ];
 
 impl Cipher {
-    /// The suite of that name.
+    /// Returns the cipher suite with this name, or `None` if Go has no secure suite of that name.
     pub fn named(name: &str) -> Option<Self> {
         let found = CIPHERS.iter().find(|known| **known == name);
         found.map(|known| Self(known))
     }
 
-    /// Its name.
+    /// Returns the name in Go's notation.
     pub fn name(&self) -> &'static str {
         self.0
     }
 
-    /// Whether it can be spoken.
+    /// Returns whether ring supports this suite.
     pub fn is_supported(&self) -> bool {
         self.suite().is_some()
     }
 
-    /// ring's suite.
+    /// Returns the rustls suite of this name, or `None` if ring does not support it.
     pub(super) fn suite(&self) -> Option<SupportedCipherSuite> {
-        // Those of TLS 1.3 have another prefix there.
+        // rustls uses another name prefix for the suites of TLS 1.3.
         let name = |suite: &SupportedCipherSuite| {
             let name = suite.suite().as_str().unwrap_or_default();
             name.replacen("TLS13_", "TLS_", 1)
@@ -81,21 +81,21 @@ impl Cipher {
     }
 }
 
-/// An elliptic curve of the key exchange by the name that exporter-toolkit knows it by.
+/// An elliptic curve for the key exchange, identified by its name in exporter-toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
-    /// `CurveP256`
+    /// `CurveP256`: the NIST curve P-256.
     P256,
-    /// `CurveP384`
+    /// `CurveP384`: the NIST curve P-384.
     P384,
-    /// `CurveP521`, which ring does not have.
+    /// `CurveP521`: the NIST curve P-521, which ring does not support.
     P521,
-    /// `X25519`
+    /// `X25519`: Diffie-Hellman on Curve25519.
     X25519,
 }
 
 impl Curve {
-    /// The curve of that name.
+    /// Returns the curve with this name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "CurveP256" => Self::P256,
@@ -106,12 +106,12 @@ impl Curve {
         })
     }
 
-    /// Whether it can be spoken.
+    /// Returns whether ring supports this curve.
     pub fn is_supported(&self) -> bool {
         *self != Self::P521
     }
 
-    /// ring's group.
+    /// Returns the key exchange group of ring, or `None` if the curve is not supported.
     pub(super) fn group(&self) -> Option<&'static dyn SupportedKxGroup> {
         Some(match self {
             Self::P256 => groups::SECP256R1,
@@ -122,24 +122,24 @@ impl Curve {
     }
 }
 
-/// What is asked of clients, by Go's names.
+/// Policy for client certificates, with the names of Go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// No certificate.
+    /// Request no certificate from clients; the default.
     #[default]
     NoClientCert,
-    /// One, if they have it; whatever it says.
+    /// Request a certificate, but accept clients without one. It is not verified.
     RequestClientCert,
-    /// One; whatever it says.
+    /// Require a certificate from clients. It is not verified.
     RequireAnyClientCert,
-    /// One of the authorities', if they have it.
+    /// Request a certificate and verify it against the CAs if the client sends one.
     VerifyClientCertIfGiven,
-    /// One of the authorities'.
+    /// Require a certificate and verify it against the CAs.
     RequireAndVerifyClientCert,
 }
 
 impl ClientAuth {
-    /// The policy of that name; the empty one is the default.
+    /// Returns the policy with this name. An empty name is the default.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "" | "NoClientCert" => Self::NoClientCert,
@@ -152,34 +152,35 @@ impl ClientAuth {
     }
 }
 
-/// How TLS is spoken.
+/// TLS settings of the listener, as read from the web config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// `min_version`
+    /// The `min_version` key: lowest accepted version.
     pub min_version: TlsVersion,
-    /// `max_version`
+    /// The `max_version` key: highest accepted version.
     pub max_version: TlsVersion,
-    /// `cipher_suites`, for TLS 1.2; empty for all.
+    /// The `cipher_suites` key: suites for TLS 1.2; empty for all.
     pub ciphers: Vec<Cipher>,
-    /// `curve_preferences`; empty for all.
+    /// The `curve_preferences` key: curves for the key exchange; empty for all.
     pub curves: Vec<Curve>,
-    /// `prefer_server_cipher_suites`
+    /// The `prefer_server_cipher_suites` key: select suites in the server's order of preference.
     pub prefers_server_ciphers: bool,
-    /// `client_auth_type`
+    /// The `client_auth_type` key: policy for client certificates.
     pub client_auth: ClientAuth,
-    /// `client_allowed_sans`: one of them must be among the names in a client's certificate.
+    /// The `client_allowed_sans` key: names of which a client certificate must contain at least
+    /// one.
     pub client_sans: Option<Vec<String>>,
-    /// `http_server_config.http2`
+    /// The `http_server_config.http2` key: offer HTTP/2.
     pub http2: bool,
 }
 
-/// The PEM that TLS needs. Not shown: it has a key.
+/// Contents of the PEM files. Not shown in debug output, because they include the private key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, with those between it and its authority.
+    /// The server certificate, followed by its intermediate certificates.
     pub cert: Vec<u8>,
-    /// Its key.
+    /// Private key of the server certificate.
     pub key: Vec<u8>,
-    /// Authorities of clients; the system's if there are none.
+    /// CA certificates for clients; `None` for those of the system.
     pub client_ca: Option<Vec<u8>>,
 }
