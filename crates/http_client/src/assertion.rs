@@ -1,5 +1,5 @@
-//! Signed statements about who asks (JSON web tokens, RFC 7519), by RSA: what a token server takes
-//! instead of a secret (RFC 7523).
+//! Signed JSON web tokens (RFC 7519) with RSA keys, which a token server accepts as client
+//! assertions instead of a secret (RFC 7523).
 
 use super::private_key;
 use base64::Engine;
@@ -10,20 +10,20 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-/// The hash that is signed.
+/// RSA signature algorithm of an assertion, with the hash that it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SigningAlgorithm {
-    /// SHA-256
+    /// `RS256`: RSA with SHA-256, the default.
     #[default]
     Rs256,
-    /// SHA-384
+    /// `RS384`: RSA with SHA-384.
     Rs384,
-    /// SHA-512
+    /// `RS512`: RSA with SHA-512.
     Rs512,
 }
 
-/// Signs `claims` with the private key `pem`, which the server knows as `key_id`; fails with what
-/// to tell the user.
+/// Signs `claims` with the private key `pem`, whose id at the server is `key_id` (empty for none).
+/// Errors are texts for the user.
 pub fn sign(
     claims: &Value,
     pem: &[u8],
@@ -42,7 +42,7 @@ pub fn sign(
     signed(&head, claims, &private_key::of_pem(pem, "")?, padding)
 }
 
-/// The statement `claims` under `head`, signed by `key`.
+/// Encodes `claims` with the header `head` as a JSON web token, signed by `key`.
 pub fn signed(
     head: &Value,
     claims: &Value,
@@ -56,7 +56,7 @@ pub fn signed(
     Ok(format!("{text}.{}", encode(&signature)))
 }
 
-/// The signature of `text` by `key`.
+/// Returns the signature of `text` by `key`.
 pub fn signature(
     text: &[u8],
     key: &RsaKeyPair,

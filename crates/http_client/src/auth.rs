@@ -1,4 +1,4 @@
-//! Credentials: the headers that are made of secrets.
+//! Credentials: builds `Authorization` headers from secrets, and requests OAuth 2.0 tokens.
 
 use super::assertion::sign;
 use super::body::{self, Body, BodyLimit};
@@ -24,26 +24,26 @@ use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// What may stand as it is in a form and in a query; Go's choice.
+/// Characters that are encoded in forms and queries; the unreserved ones are not, as in Go.
 const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// A token that ends so soon is as good as none; Go's choice.
+/// How long before its expiry a token is no longer used. Go uses the same value.
 pub(super) const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
-/// How long a signed statement is good; Prometheus's choice.
+/// Lifetime of a client assertion in seconds. Prometheus uses the same value.
 const STATEMENT_SECONDS: i64 = 600;
 
-/// The grant that takes a signed statement.
+/// Grant type of a request with a signed assertion.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Bytes of an answer of a token server: tokens have a few thousand.
+/// Maximum size in bytes of a token server's response. Tokens have a few thousand bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
 
-/// Text as a form and a query hold it.
+/// Encodes a text as a value in a form or query; spaces become `+`.
 pub fn form_encode(text: &str) -> String {
     form_encode_bytes(text.as_bytes())
 }
@@ -52,7 +52,7 @@ fn form_encode_bytes(bytes: &[u8]) -> String {
     percent_encode(bytes, FORM).to_string().replace("%20", "+")
 }
 
-/// Makes the `Authorization` header.
+/// Builds the `Authorization` header of requests and caches the tokens that this needs.
 #[derive(Debug)]
 pub(super) struct Authorizer {
     auth: Auth,
@@ -73,7 +73,8 @@ impl Authorizer {
         }
     }
 
-    /// The header, if there is to be one.
+    /// Returns the header, or `None` without authentication. Secrets are read each time, so that
+    /// changed files take effect.
     pub(super) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
         let value = match &self.auth {
             Auth::None => return Ok(None),
@@ -116,7 +117,7 @@ fn basic(user: &[u8], password: &[u8]) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
-/// How a client shows who it is.
+/// How a client authenticates to a token server.
 #[derive(Clone, Copy)]
 enum Proof<'p> {
     SecretInHeader(&'p [u8]),
@@ -124,7 +125,7 @@ enum Proof<'p> {
     Statement(&'p str),
 }
 
-/// What is signed to get a token; claims of the config go before ours.
+/// Builds and signs the client assertion. Claims in the config replace the standard ones.
 fn statement(
     settings: &OAuth2Settings,
     assertion: &Assertion,
@@ -154,20 +155,20 @@ fn statement(
     sign(&claims, key, &assertion.key_id, assertion.algorithm)
 }
 
-/// A token and when to ask for the next.
+/// A token, with the secret and the expiry that limit its use.
 #[derive(Debug)]
 struct Token {
     header: String,
-    /// The secret that it was bought with.
+    /// Secret with which the token was requested. A changed secret invalidates the token.
     secret: Vec<u8>,
     end: Option<Instant>,
 }
 
-/// The tokens of one client, bought when needed.
+/// OAuth 2.0 tokens of one client, requested when needed.
 #[derive(Debug)]
 struct Tokens {
     transport: Transport,
-    /// Held while a token is bought, so that many targets buy one.
+    /// Latest token. Locked while a token is requested, so that many targets share one request.
     newest: Mutex<Option<Token>>,
 }
 
@@ -245,7 +246,8 @@ impl Tokens {
         })
     }
 
-    /// Asks with the secret in a header and, if that is refused, in the form: servers differ.
+    /// Requests a token with the secret in the `Authorization` header and, if the server rejects
+    /// that, in the form. Servers differ in the supported method.
     async fn ask_with_secret(
         &self,
         settings: &OAuth2Settings,
@@ -274,7 +276,7 @@ impl Tokens {
             Proof::Statement(_) => JWT_BEARER,
             _ => "client_credentials",
         };
-        // What the config says goes before the grant, as upstream has it.
+        // A grant type in the config takes precedence, as in upstream.
         let params = &settings.endpoint_params;
         let grant = params.get("grant_type").map_or(grant, String::as_str);
         let mut pairs = vec![("grant_type", grant.as_bytes())];
@@ -312,8 +314,8 @@ impl Tokens {
         Ok((status, bytes))
     }
 
-    /// Sends a request and follows redirects, but never to another host: the form may hold the
-    /// secret.
+    /// Sends a request and follows redirects, but never to another host, because the form may
+    /// contain the secret.
     async fn send(&self, mut hop: Hop, form: Bytes) -> Result<Response<ResponseBody>, String> {
         for _ in 0..REQUESTS_MAX {
             let request = hop.request(&form).map_err(|e| e.message)?;

@@ -1,7 +1,7 @@
-//! Bodies of answers: unpacked, and bounded while they are unpacked.
+//! Response bodies, which are decompressed with a size limit.
 //!
-//! Invariant: a body is refused at the first byte beyond what it may have, so that neither an
-//! endless answer nor a small one that unpacks to a large one takes more.
+//! Invariant: a body is rejected at the first byte over its limit. Therefore neither an endless
+//! response nor a small one that decompresses to a large one uses more memory.
 
 use crate::memory_share::MemoryShare;
 use crate::pool::ResponseBody;
@@ -13,21 +13,21 @@ use hyper::Response;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::{self, Write};
 
-/// What Prometheus says about a body beyond `body_size_limit`.
+/// Prometheus's error text for a body that exceeds `body_size_limit`.
 pub const TOO_LARGE: &str = "body size limit exceeded";
 
-/// A body and what its server says that it is.
+/// A complete body with its content type.
 #[derive(Debug, Default)]
 pub struct Body {
-    /// The unpacked bytes.
+    /// Decompressed bytes.
     pub bytes: Vec<u8>,
-    /// The `Content-Type` header; empty if there was none.
+    /// Value of the `Content-Type` header; empty if there was none.
     pub content_type: String,
-    /// The memory of the bytes, if that is counted.
+    /// Memory reservation for the bytes, if the limit has a budget.
     pub memory: Option<MemoryShare>,
 }
 
-/// How large a body may become.
+/// Size limit of a body, optionally with a share of a memory budget.
 #[derive(Debug)]
 pub struct BodyLimit {
     bytes_max: u64,
@@ -35,7 +35,7 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// Fewer than `bytes_max` bytes, as Prometheus counts; zero is no limit.
+    /// Creates a limit of fewer than `bytes_max` bytes, as in Prometheus. Zero means no limit.
     pub fn bytes(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -43,7 +43,7 @@ impl BodyLimit {
         }
     }
 
-    /// The limit, and a share of `budget` at most.
+    /// Limits the body further to a share of `budget`, from which its memory is reserved.
     pub fn within(self, budget: &Budget) -> Result<Self, Error> {
         Ok(Self {
             share: Some(MemoryShare::new(budget, "body")?),
@@ -51,7 +51,7 @@ impl BodyLimit {
         })
     }
 
-    /// Allows the body to have `bytes` bytes.
+    /// Checks whether the body may grow to `bytes` bytes, and reserves the memory for it.
     fn check(&mut self, bytes: usize) -> Result<(), Error> {
         if self.bytes_max > 0 && bytes as u64 >= self.bytes_max {
             return Err(Error::new(ErrorKind::Limited, TOO_LARGE));
@@ -63,7 +63,7 @@ impl BodyLimit {
     }
 }
 
-/// Reads and unpacks the body of `response`.
+/// Reads and decompresses the body of `response`. Fails if the limit is exceeded.
 pub async fn read(response: Response<ResponseBody>, limit: BodyLimit) -> Result<Body, Error> {
     let header = |name| {
         let value = response.headers().get(name)?;
@@ -95,7 +95,7 @@ pub async fn read(response: Response<ResponseBody>, limit: BodyLimit) -> Result<
     })
 }
 
-/// The innermost reason of an error.
+/// Returns the text of the innermost cause of an error.
 fn reason(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -104,7 +104,7 @@ fn reason(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// The bytes of a body on their way into a [`Sink`].
+/// Decoder of a body that writes to a [`Sink`].
 enum Unpacker {
     Plain(Sink),
     Gzip(Box<MultiGzDecoder<Sink>>),
@@ -132,7 +132,7 @@ impl Unpacker {
     }
 }
 
-/// Collects bytes up to a limit.
+/// Writer that collects bytes up to a limit.
 struct Sink {
     bytes: Vec<u8>,
     limit: BodyLimit,
@@ -140,7 +140,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Why writing failed: the limit, or bytes that are not gzip.
+    /// Returns the cause of a failed write: the exceeded limit, or invalid gzip data.
     fn explain(&mut self, error: &io::Error) -> Error {
         let refusal = self.refusal.take();
         refusal.unwrap_or_else(|| Error::unavailable(format!("gzip: {error}")))

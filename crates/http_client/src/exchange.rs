@@ -1,13 +1,13 @@
-//! One HTTP/1 connection: a request is sent while its response is read.
+//! One HTTP/1 connection, which sends a request and reads its response at the same time.
 //!
 //! ```text
-//! idle -> send -> head of the response -> body, piece by piece -> idle again
-//!                   |                        '-- dropped, cut off or final: closed
-//!                   '-- none: a failure, which says whether the request may be sent again
+//! idle -> send -> response head -> body, in pieces -> idle again
+//!                   |                '-- dropped, interrupted or last response: closed
+//!                   '-- none: a failure, which states whether the request may be sent again
 //! ```
 //!
-//! Invariant: a connection becomes idle only if the request was sent, the body was read to its end
-//! and no byte is left. Which connection serves which request is left to the pool.
+//! Invariant: a connection becomes idle only after the request has been sent completely, the body
+//! has been read to its end, and no bytes remain. The pool selects the connection for a request.
 
 use super::framing::{BodyReader, Piece};
 use super::pool::{HttpsStream, Origin, WeakPool};
@@ -25,11 +25,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Bytes of the first read of a response; reads that come back full double it, up to a limit.
+/// Size in bytes of the first read of a response. Reads that fill the buffer double it, up to the
+/// maximum.
 const READ_BYTES_MIN: usize = 8 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// A connection that speaks HTTP/1.
+/// An open HTTP/1 connection.
 pub(super) struct Http1 {
     stream: TokioIo<HttpsStream>,
     received: BytesMut,
@@ -37,7 +38,7 @@ pub(super) struct Http1 {
     unsent: Chain<Bytes, Bytes>,
     sent_bytes: usize,
     send_error: Option<String>,
-    /// Whether it served an earlier request.
+    /// Whether the connection has served an earlier request.
     is_reused: bool,
 }
 
@@ -45,8 +46,9 @@ pub(super) struct Http1 {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// Whether the server may have closed the connection before it got the request: nothing was
-    /// sent, or nothing was received and the request is safe to send twice.
+    /// Whether the request may be sent again. True if the server may have closed a reused
+    /// connection before it received the request: either nothing was sent, or nothing was received
+    /// and the request is idempotent.
     pub(super) may_repeat: bool,
 }
 
@@ -63,7 +65,7 @@ impl Http1 {
         }
     }
 
-    /// Sends `request`; returns when the head of its response is complete.
+    /// Sends `request` and returns as soon as the response head is complete.
     pub(super) async fn send(
         mut self: Box<Self>,
         request: &Request<Bytes>,
@@ -92,7 +94,8 @@ impl Http1 {
     ) -> Poll<Result<ResponseHead, String>> {
         self.poll_send(cx);
         let head = self.poll_head(cx, heads);
-        // A server that refuses a request before it read all of it may have sent why.
+        // A server that rejects a request early may have sent the reason, so a complete head takes
+        // precedence over a send error.
         match (head, &self.send_error) {
             (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
             (_, Some(error)) => Poll::Ready(Err(error.clone())),
@@ -100,7 +103,7 @@ impl Http1 {
         }
     }
 
-    /// Sends what is left of the request, as far as the connection takes it.
+    /// Sends the rest of the request, as far as the connection accepts it.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         while self.unsent.has_remaining() && self.send_error.is_none() {
             match pin!(self.stream.write_buf(&mut self.unsent)).poll(cx) {
@@ -110,7 +113,7 @@ impl Http1 {
                 Poll::Ready(Err(e)) => self.send_error = Some(e.to_string()),
             }
         }
-        // Even an empty rest would hold the memory of the whole body.
+        // An empty remainder would still reference the memory of the whole body.
         self.unsent = Bytes::new().chain(Bytes::new());
         if let Poll::Ready(Err(e)) = Pin::new(&mut self.stream).poll_flush(cx) {
             self.send_error = Some(e.to_string());
@@ -136,7 +139,7 @@ impl Http1 {
         }
     }
 
-    /// Reads more bytes; none are the end of the connection.
+    /// Reads more bytes. Returns zero at the end of the connection.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.received.reserve(self.read_bytes);
         let read = ready!(pin!(self.stream.read_buf(&mut self.received)).poll(cx));
@@ -144,7 +147,8 @@ impl Http1 {
             self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
         }
         Poll::Ready(match read {
-            // TLS that ends without `close_notify`: an end, as in Go, unless it is inside a record.
+            // As in Go, TLS that ends without `close_notify` is a regular end, unless it is inside
+            // a record.
             Err(e) if e.kind() == ErrorKind::UnexpectedEof && self.is_between_records() => Ok(0),
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(io::Error::new(
                 ErrorKind::UnexpectedEof,
@@ -164,28 +168,28 @@ impl Http1 {
         }
     }
 
-    /// Whether an idle connection has ended: an unsolicited byte ends it too.
+    /// Completes when an idle connection has ended. An unsolicited byte ends it too.
     pub(super) fn poll_idle_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Idle connections are many: they have no buffer.
+        // There can be many idle connections, so they have no buffer.
         let mut byte = [0];
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte));
         read.map(drop)
     }
 
-    /// Whether the request is sent and nothing else was received.
+    /// Returns whether the request has been sent completely and no unread bytes remain.
     fn is_clean(&self) -> bool {
         !self.unsent.has_remaining() && self.send_error.is_none() && self.received.is_empty()
     }
 }
 
-/// Whether `request` may reach the server twice; Go's rule.
+/// Returns whether `request` may reach the server twice, by Go's rule.
 fn is_replayable(request: &Request<Bytes>) -> bool {
     let is_safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let headers = request.headers();
     is_safe || headers.contains_key("idempotency-key") || headers.contains_key("x-idempotency-key")
 }
 
-/// The heads of the responses to one request, which together are bounded.
+/// Response heads of one request, including interim ones, whose total size is limited.
 #[derive(Default)]
 struct Heads {
     bytes: usize,
@@ -193,7 +197,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// The head of the final response, if it is complete.
+    /// Returns the head of the final response if it is complete. Skips interim responses.
     fn take(&mut self, received: &mut BytesMut) -> Result<Option<ResponseHead>, String> {
         loop {
             let length = length_of(received, &mut self.scanned);
@@ -214,7 +218,7 @@ impl Heads {
     }
 }
 
-/// The head of `request` on the wire; a proxy gets the whole URL.
+/// Encodes the head of `request`. For a proxy, it contains the complete URL.
 fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
     let uri = request.uri();
     let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -239,14 +243,15 @@ fn encode(request: &Request<Bytes>, is_proxied: bool) -> Bytes {
     }
     let length = request.body().len();
     if (length > 0 || method != Method::GET) && !headers.contains_key(CONTENT_LENGTH) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(head, "content-length: {length}\r\n");
     }
     head.extend_from_slice(b"\r\n");
     head.into()
 }
 
-/// The body of a response of HTTP/1, and the connection until it is idle.
+/// Body of an HTTP/1 response. Owns the connection until the body has been read, and then returns
+/// it to the pool.
 pub(super) struct Http1Body {
     connection: Option<Box<Http1>>,
     reader: BodyReader,
@@ -311,7 +316,7 @@ impl Http1Body {
         }
     }
 
-    /// Gives the connection back when the body is at its end.
+    /// Returns the connection to the pool if the body has been read to its end.
     fn release(&mut self) {
         if !self.reader.is_at_end() {
             return;

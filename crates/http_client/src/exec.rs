@@ -1,8 +1,9 @@
-//! Credentials that a program gives: what a kubeconfig names under `exec`, as logins of managed
-//! clusters do (`client.authentication.k8s.io`, the API of client-go's credential plugins).
+//! Credentials printed by an external program, as configured under `exec` in a kubeconfig and used
+//! for the logins of managed clusters (`client.authentication.k8s.io`, the credential plugin API of
+//! client-go).
 //!
-//! The program is run when a token is needed and the last one has ended. Its input is empty, so
-//! that it asks no questions. Invariant: it takes bounded time, and what is read of it is bounded.
+//! The program runs when a token is needed and the previous one has expired. Its input is empty, so
+//! that it cannot prompt the user. Invariant: its run time and the size of its output are limited.
 
 use super::auth::EXPIRY_MARGIN;
 use super::settings::ExecSettings;
@@ -18,19 +19,20 @@ use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// How long the program may take.
+/// Maximum run time of the program.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of what it prints; tokens have a few thousand.
+/// Maximum size of its output in bytes. Tokens have a few thousand bytes.
 const PRINTED_MAX: u64 = 1 << 20;
 
-/// How long a token is used of which the program does not say when it ends.
+/// How long a token without an expiry is used.
 const KEPT: Duration = Duration::from_secs(300);
 
-/// The tokens of one client.
+/// Tokens of one client that the program has printed; the latest one is cached.
 #[derive(Debug, Default)]
 pub(super) struct ExecTokens {
-    /// Held while the program runs, so that it runs once for many requests.
+    /// Latest token with its expiry. Locked while the program runs, so that concurrent requests
+    /// share one run.
     newest: Mutex<Option<(String, Instant)>>,
 }
 
@@ -49,7 +51,8 @@ struct Status {
 }
 
 impl ExecTokens {
-    /// The header with a token that has not ended.
+    /// Returns the value of an `Authorization` header with a valid token. Runs the program if
+    /// necessary.
     pub(super) async fn header(&self, settings: &ExecSettings) -> Result<String, Error> {
         let mut newest = self.newest.lock().await;
         if let Some((token, end)) = &*newest
@@ -75,7 +78,7 @@ impl ExecTokens {
     }
 }
 
-/// How long a token may be used that ends at this time.
+/// Returns how long a token with this expiry may be used.
 fn life_until(end: &str) -> Result<Duration, String> {
     let end = OffsetDateTime::parse(end, &Rfc3339);
     let end = end.map_err(|e| format!("expirationTimestamp: {e}"))?;
@@ -83,7 +86,7 @@ fn life_until(end: &str) -> Result<Duration, String> {
     Ok(left.saturating_sub(EXPIRY_MARGIN))
 }
 
-/// What the program prints.
+/// Runs the program and returns its output.
 async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
     let info = json!({
         "apiVersion": settings.api_version,
@@ -140,8 +143,8 @@ mod tests {
         }
     }
 
-    /// A program that counts its runs in a file and prints a token with their number, which ends at
-    /// `end`.
+    /// Creates a program that counts its runs in a file and prints a token with that number, which
+    /// expires at `end`.
     fn counting(dir: &tempfile::TempDir, end: &str) -> ExecSettings {
         let runs = dir.path().join("runs");
         let end = match end {

@@ -1,25 +1,25 @@
-//! Bodies of HTTP/1 responses, cut out of the bytes of a connection as Go does it:
+//! Extracts the bodies of HTTP/1 responses from the bytes of a connection, with the rules of Go's
 //! `net/http/transfer.go` and `net/http/internal/chunked.go`.
 //!
-//! Invariant: bytes behind the body stay in the buffer, and a body that ends early is an error. No
-//! more than a line of 4096 bytes is held back: data is passed on as it comes.
+//! Invariant: bytes after the body remain in the buffer, and a body that ends early is an error.
+//! Data is passed on as it arrives; at most one line of 4096 bytes is buffered.
 
 use super::response_head::{Framing, headers, without_line_end};
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of a line between chunks, and of a trailer; the size of Go's buffer.
+/// Maximum size in bytes of a line between chunks and of a trailer; the buffer size in Go.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Bytes between chunks beyond what small chunks need; Go's limit.
+/// Maximum number of bytes between chunks in excess of the allowance for each chunk; Go's limit.
 const EXCESS_BYTES_MAX: u64 = 16 << 10;
 
 const UNEXPECTED_END: &str = "unexpected EOF";
 
-/// Cuts one body.
+/// State machine that extracts one body.
 #[derive(Debug)]
 pub(super) struct BodyReader {
     state: State,
-    /// Bytes that were no data, less those that each chunk is granted.
+    /// Bytes that were not data, minus the allowance for each chunk.
     excess_bytes: u64,
 }
 
@@ -34,11 +34,11 @@ enum State {
     End,
 }
 
-/// The next part of a body.
+/// Next part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Data(Bytes),
-    /// More bytes are needed.
+    /// More bytes must be received first.
     Missing,
     End,
 }
@@ -57,12 +57,12 @@ impl BodyReader {
         }
     }
 
-    /// Whether the whole body was cut.
+    /// Returns whether the complete body has been extracted.
     pub(super) fn is_at_end(&self) -> bool {
         self.state == State::End
     }
 
-    /// Takes the next part from the beginning of `received`.
+    /// Extracts the next part from the beginning of `received`.
     pub(super) fn cut(&mut self, received: &mut BytesMut) -> Result<Piece, String> {
         loop {
             let next = match self.state {
@@ -83,7 +83,7 @@ impl BodyReader {
         }
     }
 
-    /// The connection has ended; an error unless the body ends with it.
+    /// Handles the end of the connection. It is an error unless the body ends there.
     pub(super) fn end(&mut self) -> Result<(), String> {
         match self.state {
             State::UntilEnd | State::End => {
@@ -136,7 +136,7 @@ impl BodyReader {
     }
 }
 
-/// The size in a line that may have an extension.
+/// Parses a chunk size in a line that may contain an extension.
 fn parse_size(line: &[u8]) -> Result<u64, String> {
     let end = line.iter().rposition(|b| !matches!(b, b' ' | b'\t'));
     let line = end.map_or(&[][..], |end| &line[..=end]);
@@ -165,7 +165,7 @@ fn chunk_end(received: &mut BytesMut) -> Result<Option<State>, String> {
     }
 }
 
-/// Skips the trailer, which is not used but must be well-formed.
+/// Skips the trailer, which is ignored but must be well-formed.
 fn trailer(received: &mut BytesMut) -> Result<Option<State>, String> {
     const BLANK_LINE: &[u8] = b"\r\n\r\n";
     match received.get(..2) {

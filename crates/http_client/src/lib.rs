@@ -1,18 +1,19 @@
-//! The asynchronous HTTP client of scraping, discovery, remote write, remote read and notification.
+//! Asynchronous HTTP client for scraping, discovery, remote write, remote read and alert
+//! notifications.
 //!
-//! It follows the semantics of Prometheus's library for HTTP clients: TLS files that are read again
-//! when they change, basic and bearer credentials, OAuth 2.0, proxies, redirects, signatures.
+//! It has the semantics of Prometheus's HTTP client library: TLS files that are reloaded when they
+//! change, basic and bearer credentials, OAuth 2.0, proxies, redirects, signatures.
 //!
 //! ```text
-//! HttpClient (credentials, redirects) -> Transport (TLS, files reread) -> Pool (connections)
+//! HttpClient (credentials, redirects) -> Transport (TLS, reloads files) -> Pool (connections)
 //!   -> Route (proxies) -> TCP
 //! ```
 //!
-//! Invariant: credentials are sent to the requested host and port, and to the same host over TLS,
-//! whatever they redirect to. Deadlines are the caller's: dropping a future ends the request.
+//! Invariant: credentials are sent only to the requested host and port, and to the same host over
+//! TLS, regardless of redirects. Callers set deadlines: dropping a future cancels the request.
 //!
-//! [`named_files`] reads the files that a config names, and [`MemoryShare`] bounds the memory of
-//! bodies; both are here because every user of the client needs them.
+//! [`named_files`] reads files that a config names, and [`MemoryShare`] limits the memory of
+//! bodies. Both are part of this crate because every user of the client needs them.
 
 mod assertion;
 mod auth;
@@ -66,16 +67,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use transport::Transport;
 
-/// The `User-Agent` of every request: how servers know Firn.
+/// The `User-Agent` header of every request.
 pub const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 
-/// Says where a client stands in a trace.
+/// Header that identifies the span of the client in a trace (W3C Trace Context).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Bytes of the body of a redirect that are read, as in Go.
+/// Number of bytes of a redirect's body that are read, as in Go.
 const REDIRECT_BYTES_MAX: u64 = 2 << 10;
 
-/// A client with its pool of connections. Share it: connections are kept between requests.
+/// HTTP client with its own connection pool. Share one instance per configuration, so that
+/// connections are reused.
 pub struct HttpClient {
     settings: HttpSettings,
     transport: Transport,
@@ -92,12 +94,13 @@ impl std::fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// A client that behaves as `settings` say. Files are read when a request needs them.
+    /// Creates a client with these settings. Files are read when a request needs them.
     pub fn new(settings: HttpSettings) -> Self {
         Self::within(Places::unlimited(), settings)
     }
 
-    /// A client like that of [`HttpClient::new`] whose connections take `places`.
+    /// Creates a client like [`HttpClient::new`] whose connections count against the limit of
+    /// `places`.
     pub fn within(places: Places, settings: HttpSettings) -> Self {
         let (tls, proxy) = (&settings.tls, &settings.proxy);
         Self {
@@ -108,22 +111,22 @@ impl HttpClient {
         }
     }
 
-    /// The client, with `signer` signing what it sends.
+    /// Sets the signer of requests, if there is one.
     #[must_use]
     pub fn signed_by(mut self, signer: Option<Arc<dyn Sign>>) -> Self {
         self.signer = signer;
         self
     }
 
-    /// The client, which speaks HTTP/2 and nothing else, without TLS too: gRPC wants that.
+    /// Makes the client use only HTTP/2, even without TLS (prior knowledge), as gRPC requires.
     #[must_use]
     pub fn speaking_http2_alone(mut self) -> Self {
         self.transport.speak_http2_alone();
         self
     }
 
-    /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
-    /// Fails with [`firn_model::error::ErrorKind::Unavailable`].
+    /// Sends a GET request and returns as soon as the response head has arrived. Responses of any
+    /// status are `Ok`. Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub async fn get(
         &self,
         uri: &Uri,
@@ -132,8 +135,8 @@ impl HttpClient {
         self.send(Method::GET, uri, headers, Bytes::new()).await
     }
 
-    /// Sends `body` to `uri`; otherwise like [`Self::get`]. A redirect that does not ask for the
-    /// same request again is followed with GET, as Go does.
+    /// Sends a POST request with `body`, otherwise like [`Self::get`]. As in Go, only redirects
+    /// with status 307 or 308 repeat the POST; others continue with GET.
     pub async fn post(
         &self,
         uri: &Uri,
@@ -173,7 +176,8 @@ impl HttpClient {
         Err(failed(&asked, &hop.uri, &message))
     }
 
-    /// The request of one hop, with credentials and a signature if its host may see them.
+    /// Builds the request of one hop. Credentials and signature are added only if its host is
+    /// trusted.
     async fn request(
         &self,
         hop: &Hop,
@@ -198,7 +202,8 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Headers that only the host that was asked for may see.
+    /// Returns the headers that only the requested host may receive: credentials, and the headers
+    /// of the config.
     async fn own_headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         if let Some(value) = self.authorizer.header().await? {
@@ -224,7 +229,7 @@ impl HttpClient {
     }
 }
 
-/// The `headers`, with where the client stands in a trace if it stands in one.
+/// Adds the trace context `at` to the headers, if there is one.
 pub fn with_trace(headers: &HeaderMap, at: Option<TraceParent>) -> Cow<'_, HeaderMap> {
     let value = at.and_then(|at| HeaderValue::from_str(&at.header()).ok());
     let Some(value) = value else {
@@ -235,13 +240,13 @@ pub fn with_trace(headers: &HeaderMap, at: Option<TraceParent>) -> Cow<'_, Heade
     Cow::Owned(all)
 }
 
-/// Reads the body of a redirect if it is small, so that its connection can be used again.
+/// Reads the body of a redirect if it is small, so that its connection can be reused.
 async fn read_rest(response: Response<ResponseBody>) {
-    // Whatever becomes of it.
+    // A failure only prevents the reuse.
     let _ = read_body(response, BodyLimit::bytes(REDIRECT_BYTES_MAX)).await;
 }
 
-/// What Go says of a request: the method as a word.
+/// Builds an error with Go's text for a failed request, such as `Get "URL": message`.
 fn failed(method: &Method, uri: &Uri, message: &str) -> Error {
     let word = match *method {
         Method::POST => "Post",

@@ -1,15 +1,14 @@
-//! A share of memory that many holders take from; none of them can take it all.
-//!
-//! One holder may take as much again as is still free: a lone one gets half of the budget, and any
-//! number of greedy ones leave room for those that need little.
+//! A memory budget that many holders share, without any of them being able to use all of it. A
+//! holder can grow up to the amount of memory that is still free. A single holder therefore gets at
+//! most half of the budget, and any number of large ones leave space for small ones.
 
 use firn_model::budget::{Budget, Reservation};
 use firn_model::error::{Error, ErrorKind};
 
-/// Memory is asked for in steps of this size.
+/// Memory is reserved in multiples of this size.
 const STEP_BYTES: usize = 64 << 10;
 
-/// What one holder has taken; given back when it is dropped.
+/// Memory of one holder, which is released when this value is dropped.
 #[derive(Debug)]
 pub struct MemoryShare {
     budget: Budget,
@@ -18,7 +17,7 @@ pub struct MemoryShare {
 }
 
 impl MemoryShare {
-    /// Nothing taken yet from `budget`, for `what` an error names.
+    /// Creates an empty share of `budget`. Error texts contain `what` as the name of the content.
     pub fn new(budget: &Budget, what: &'static str) -> Result<Self, Error> {
         Ok(Self {
             held: budget.reserve(0)?,
@@ -27,7 +26,8 @@ impl MemoryShare {
         })
     }
 
-    /// Takes memory until there are `bytes`; fails with [`ErrorKind::Limited`].
+    /// Grows the share to at least `bytes`. Fails with [`ErrorKind::Limited`] if too little memory
+    /// is free.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.held.bytes();
         if bytes <= held {
@@ -48,7 +48,7 @@ impl MemoryShare {
         self.held.grow(more)
     }
 
-    /// Gives back what goes beyond `bytes`.
+    /// Releases the memory in excess of `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.held.bytes() {
             self.held.shrink_to(bytes);
@@ -68,7 +68,7 @@ mod tests {
             .collect();
         for bytes in (0..64 << 20).step_by(STEP_BYTES) {
             for share in &mut greedy {
-                // Those that may have no more stay as they are.
+                // A share that cannot grow further remains as it is.
                 let _ = share.grow_to(bytes);
             }
         }

@@ -1,11 +1,11 @@
-//! Files that a config names: found by patterns, and read within bounds.
+//! Files that a config names: expansion of patterns, and reads with limits.
 //!
-//! Patterns are those of Go's `path/filepath`, as upstream finds its files by them: `*` and `?`
-//! stop at a slash, `[^x]` is any but `x`, a backslash takes the meaning of what follows, a dot at
-//! the start of a name is a character as others, and what cannot be looked at matches nothing.
+//! Patterns have the syntax of Go's `path/filepath`, which upstream uses. `*` and `?` do not match
+//! a slash, `[^x]` matches any character except `x`, and a backslash quotes the next character. A
+//! leading dot in a name is an ordinary character. Folders that cannot be read match nothing.
 //!
-//! Invariant: [`read`] ends and takes bounded memory whatever lies at the path: a device or a pipe
-//! is told from a file before it is opened.
+//! Invariant: [`read`] terminates and uses bounded memory for every path. Devices and pipes are
+//! rejected before they are opened.
 
 use firn_model::yaml;
 use std::fmt;
@@ -14,45 +14,47 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tokio::task::spawn_blocking;
 
-/// What a file may have that is read as a whole: a hundred thousand rules or targets.
+/// Maximum size in bytes of a file that is read completely. It is sufficient for a hundred thousand
+/// rules or targets.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The characters that make a text a pattern.
+/// Characters that make a text a pattern.
 const META: [char; 4] = ['*', '?', '[', '\\'];
 
-/// The bytes of a regular file that has [`FILE_BYTES_MAX`] at most. May block.
+/// Reads a regular file of at most [`FILE_BYTES_MAX`] bytes. May block.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let kind = std::fs::metadata(path)?.file_type();
-    // A folder fails as the system says it.
+    // Opening a folder fails with the error of the operating system.
     if !kind.is_file() && !kind.is_dir() {
         return Err(io::Error::other("not a regular file"));
     }
     read_within(File::open(path)?, FILE_BYTES_MAX)
 }
 
-/// Like [`read`], of a text: UTF-8, or UTF-16 with a byte order mark, as YAML files are.
+/// Reads a text file like [`read`]. The encoding is UTF-8, or UTF-16 with a byte order mark, as for
+/// YAML files.
 pub fn read_text(path: &Path) -> io::Result<String> {
     text_of(read(path)?)
 }
 
-/// The bytes of a file of any kind, a pipe included, with [`FILE_BYTES_MAX`] at most.
+/// Reads at most [`FILE_BYTES_MAX`] bytes from a file of any kind, including pipes.
 pub fn read_any(path: &Path) -> io::Result<Vec<u8>> {
     read_within(File::open(path)?, FILE_BYTES_MAX)
 }
 
-/// Like [`read_any`], of a text.
+/// Reads a text file of any kind like [`read_any`].
 pub fn read_any_text(path: &Path) -> io::Result<String> {
     text_of(read_any(path)?)
 }
 
-/// Like [`read`], on a thread that may wait.
+/// Reads a file like [`read`], on a blocking thread.
 pub async fn read_aside(path: &Path) -> io::Result<Vec<u8>> {
     let path = path.to_owned();
     let reading = spawn_blocking(move || read(&path));
     reading.await.map_err(io::Error::other)?
 }
 
-/// Like [`read_text`], on a thread that may wait.
+/// Reads a text file like [`read_text`], on a blocking thread.
 pub async fn read_text_aside(path: &Path) -> io::Result<String> {
     text_of(read_aside(path).await?)
 }
@@ -66,7 +68,7 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
 
 fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // What a file says of its length may be wrong, as those of the system are.
+    // The size in the metadata may be wrong, for example in `/proc`.
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > bytes_max {
         true => Err(io::Error::new(
@@ -77,7 +79,7 @@ fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A pattern is none.
+/// Error for a pattern with a syntax error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPattern;
 
@@ -87,8 +89,8 @@ impl fmt::Display for BadPattern {
     }
 }
 
-/// The files that `pattern` names, those of a folder by name. One without a meta character is a
-/// path, and is found if something lies there. May block.
+/// Returns the paths that match `pattern`, sorted by name within each folder. A path without meta
+/// characters matches itself if it exists. May block.
 pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
     let text = pattern.to_string_lossy();
     Pattern::parse(&text)?;
@@ -123,21 +125,21 @@ pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
     Ok(found)
 }
 
-/// A pattern of names.
+/// A parsed pattern for names.
 struct Pattern(Vec<Part>);
 
-/// What a part of a pattern stands for.
+/// Element of a pattern.
 enum Part {
-    /// Any text.
+    /// Any sequence of characters.
     Star,
-    /// Any character.
+    /// Any single character.
     Any,
-    /// One of these ranges, or none of them.
+    /// A character in one of these ranges, or in none of them if negated.
     Class {
         is_negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// Itself.
+    /// Exactly this character.
     Char(char),
 }
 
@@ -160,7 +162,7 @@ impl Pattern {
     fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
         let (mut at, mut part) = (0, 0);
-        // Where the newest star stands, and up to where it reaches.
+        // Position of the latest star in the pattern, and end of its match in the name.
         let mut star: Option<(usize, usize)> = None;
         while at < name.len() {
             match self.0.get(part) {
@@ -199,7 +201,7 @@ impl Part {
     }
 }
 
-/// A class, behind its bracket.
+/// Parses a character class after its opening bracket.
 fn class(rest: &mut std::str::Chars<'_>) -> Result<Part, BadPattern> {
     let is_negated = rest.as_str().starts_with('^');
     if is_negated {
@@ -221,7 +223,7 @@ fn class(rest: &mut std::str::Chars<'_>) -> Result<Part, BadPattern> {
     }
 }
 
-/// An end of a range, behind which something must come.
+/// Parses a bound of a range. It must not be the end of the pattern.
 fn class_char(rest: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
     let c = match rest.next() {
         None | Some('-' | ']') => return Err(BadPattern),

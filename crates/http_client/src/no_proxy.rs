@@ -1,4 +1,4 @@
-//! Targets that are reached without a proxy: `no_proxy`, by the rules of
+//! The `no_proxy` key: hosts that are reached without a proxy, with the rules of
 //! `golang.org/x/net/http/httpproxy`.
 //!
 //! | entry | matches |
@@ -9,12 +9,12 @@
 //! | `a.example`, `a.example:80` | the name and names that end with `.a.example` |
 //! | `.a.example`, `*.a.example` | names that end with `.a.example` |
 //!
-//! `localhost` and loopback addresses match without an entry. Malformed entries match nothing.
+//! `localhost` and loopback addresses always match. Malformed entries match nothing.
 
 use hyper::Uri;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A host and a port that a request is sent to.
+/// Host and port of a request.
 #[derive(Debug)]
 pub(super) struct Target {
     host: String,
@@ -22,7 +22,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The target of `uri`; the port is that of the scheme if there is none.
+    /// Returns the target of `uri`, with the default port of the scheme if there is none.
     pub(super) fn of_uri(uri: &Uri) -> Self {
         let host = uri.host().unwrap_or_default();
         let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
@@ -38,7 +38,7 @@ impl Target {
     }
 }
 
-/// See the module.
+/// Parsed entries of `no_proxy`; see the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NoProxy {
     entries: Vec<Entry>,
@@ -63,7 +63,7 @@ enum Entry {
 }
 
 impl NoProxy {
-    /// The entries of `text`, which commas separate.
+    /// Parses the comma-separated entries of `text`.
     pub(super) fn new(text: &str) -> Self {
         let entries: Vec<_> = text.split(',').filter_map(Entry::parse).collect();
         match entries.contains(&Entry::All) {
@@ -74,12 +74,12 @@ impl NoProxy {
         }
     }
 
-    /// Whether `target` is reached directly.
+    /// Returns whether `target` is reached directly.
     pub(super) fn contains(&self, target: &Target) -> bool {
         if target.host == "localhost" {
             return true;
         }
-        // An address may have a zone.
+        // An IPv6 address may have a zone.
         let bare = match target.host.split_once('%') {
             Some((bare, zone)) if !zone.is_empty() && bare.contains(':') => bare,
             _ => &target.host,
@@ -126,7 +126,8 @@ impl Entry {
         }
     }
 
-    /// Whether the entry matches `host`, which is `address` if it is one.
+    /// Returns whether the entry matches `host`. `address` is the parsed host if it is an IP
+    /// address.
     fn matches(&self, host: &str, address: Option<IpAddr>, target_port: &str) -> bool {
         let has_port = |port: &str| port.is_empty() || port == target_port;
         match (self, address) {
@@ -161,7 +162,7 @@ impl Entry {
     }
 }
 
-/// A network in CIDR notation.
+/// Parses a network in CIDR notation.
 fn network(text: &str) -> Option<Entry> {
     let (address, bits) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -201,8 +202,8 @@ fn is_in_network(address: IpAddr, network: IpAddr, prefix_bits: u32) -> bool {
     prefix(one) == prefix(other)
 }
 
-/// Host and port of `host:port` and `[address]:port`; none if there is no port, or no way to know
-/// where it begins.
+/// Splits `host:port` or `[address]:port`. Returns `None` if there is no port or its position is
+/// ambiguous.
 fn split_port(text: &str) -> Option<(&str, &str)> {
     let (host, port) = text.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {

@@ -1,16 +1,17 @@
-//! Places for connections: how many descriptors fetching may use.
+//! Limit on the number of open connections, and thereby on the file descriptors that scraping uses.
+//! A place is the permit for one connection.
 //!
 //! ```text
-//! take a place -> connect -> request, answer, pause, request .. -> closed: the place is free
-//!      |                                    ^-- closed here when others wait
-//!      '-- waits while there is none
+//! take a place -> connect -> request, response, pause, request .. -> closed: the place is free
+//!      |                                        ^-- closed here when others wait
+//!      '-- waits while no place is free
 //! ```
 //!
-//! A connection has its place from before it is made until it is closed. While none is left
-//! requests ask that theirs be closed after the answer. A request that finds no place closes the
-//! connection that has been silent for longest since it was last read from, and waits: the
-//! caller's deadline bounds that. So a few places serve many targets, each of which is connected
-//! to anew then, and with as many places as targets all connections are kept.
+//! A connection holds its place from before it is established until it is closed. While no place is
+//! free, requests ask the server to close the connection after the response. A request that finds
+//! no place closes the connection that has been idle longest and waits; the caller's deadline
+//! limits the wait. So a few places serve many targets, which are then connected again each time,
+//! and with as many places as targets all connections are kept.
 
 use firn_model::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,36 +21,37 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// A connection that was read from less long ago may be in the middle of an answer.
+/// Minimum idle time of a connection that may be closed. One that was read from more recently may
+/// be in the middle of a response.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 
-/// Between two looks for a connection to close, of each that waits for a place.
+/// Pause between two attempts of a waiting request to close an idle connection.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Places. Cheap to clone; clones share them.
+/// A set of places for connections. Clones share the same places and are cheap.
 #[derive(Clone, Debug)]
 pub struct Places(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     free: Arc<Semaphore>,
-    /// Connections that are open or were.
+    /// States of open connections; entries of closed ones are removed later.
     open: Mutex<Vec<Weak<Mutex<State>>>>,
     count: usize,
     waiting: AtomicUsize,
 }
 
-/// How a connection is used.
+/// Usage of one connection.
 #[derive(Debug)]
 struct State {
-    /// Nothing was written since it was last read from: it may be waiting for a request.
+    /// True if nothing has been written since the last read, so that the connection may be idle.
     may_be_idle: bool,
     since: Instant,
     is_closing: bool,
     reader: Option<Waker>,
 }
 
-/// The place of one connection, free again when this is dropped.
+/// The place of one connection, which is released when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     _permit: Option<OwnedSemaphorePermit>,
@@ -57,7 +59,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// So many places.
+    /// Creates `count` places.
     pub fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
@@ -68,32 +70,33 @@ impl Places {
         }))
     }
 
-    /// Places without a limit.
+    /// Creates places without a practical limit.
     pub fn unlimited() -> Self {
         Self::new(Semaphore::MAX_PERMITS)
     }
 
-    /// How many there are.
+    /// Returns the total number of places.
     pub fn count(&self) -> usize {
         self.0.count
     }
 
-    /// How many are taken.
+    /// Returns the number of occupied places.
     pub fn taken(&self) -> usize {
         self.0.count - self.0.free.available_permits()
     }
 
-    /// Whether there is none left: a connection had better end with the request under way.
+    /// Returns whether no place is free, so that connections should be closed after the current
+    /// request.
     pub(super) fn are_scarce(&self) -> bool {
         self.0.free.available_permits() == 0
     }
 
-    /// How many wait for one.
+    /// Returns the number of requests that wait for a place.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a place, for which it may wait without end.
+    /// Takes a place. Waits indefinitely until one is free.
     pub(super) async fn take(&self) -> Place {
         let permit = match self.0.free.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -125,14 +128,15 @@ impl Places {
         loop {
             tokio::select! {
                 biased;
-                // It is never closed.
+                // The semaphore is never closed.
                 permit = &mut acquired => return permit.ok(),
                 _ = looks.tick() => self.close_most_silent(),
             }
         }
     }
 
-    /// Closes the connection that has been silent for longest, if that is long enough.
+    /// Closes the connection that has been idle longest, if it has been idle for at least
+    /// [`SILENT_MIN`].
     fn close_most_silent(&self) {
         let open = lock(&self.0.open);
         let silent = open.iter().filter_map(|state| {
@@ -155,7 +159,8 @@ impl Places {
 }
 
 impl Place {
-    /// Whether the connection is to be closed; if not, `reader` is woken when it is.
+    /// Returns whether the connection must be closed. Otherwise, `reader` is woken when that
+    /// happens.
     pub(super) fn is_closing(&self, reader: &Waker) -> bool {
         let mut state = lock(&self.state);
         if !state
@@ -168,12 +173,12 @@ impl Place {
         state.is_closing
     }
 
-    /// Bytes came.
+    /// Records that bytes were received.
     pub(super) fn has_read(&self) {
         self.is_used(true);
     }
 
-    /// Bytes are sent: an answer will be waited for.
+    /// Records that bytes were sent, so that a response is expected.
     pub(super) fn has_written(&self) {
         self.is_used(false);
     }
@@ -185,7 +190,7 @@ impl Place {
     }
 }
 
-/// Counts one that waits.
+/// Counts a waiting request until it is dropped.
 struct Waiting<'c>(&'c AtomicUsize);
 
 impl<'c> Waiting<'c> {

@@ -1,12 +1,13 @@
-//! Connections by origin: idle ones of HTTP/1, and those of HTTP/2, which many requests share.
+//! Connection pool by origin: idle HTTP/1 connections, and HTTP/2 connections that concurrent
+//! requests share.
 //!
 //! ```text
 //! request -> HTTP/2 of the origin | newest idle HTTP/1 | new connection -> response
-//!               ^-- again, if a used connection turns out to have been closed by the server
+//!               ^-- again, if the server turns out to have closed a reused connection
 //! ```
 //!
-//! Invariant: an idle connection is watched: it leaves the pool when its server ends it, sends
-//! anything, or [`IDLE`] has passed, and when its place is needed.
+//! Invariant: idle connections are watched. A connection leaves the pool when its server ends it or
+//! sends anything, when [`IDLE`] has elapsed, and when its place is needed.
 
 use super::exchange::{Failure, Http1, Http1Body};
 use super::response_head::{HEAD_BYTES_MAX, ResponseHead};
@@ -33,23 +34,23 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
-/// How long a connection waits for the next request: longer than nearly all scrape intervals.
+/// Maximum idle time of a connection. It is longer than almost all scrape intervals.
 const IDLE: Duration = Duration::from_secs(5 * 60);
 
-/// Silence of an HTTP/2 connection after which its server must answer a ping; Prometheus's choice.
+/// Idle time of an HTTP/2 connection after which a ping is sent, as in Prometheus.
 const PING_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) type HttpsStream = MaybeHttpsStream<Routed>;
 
-/// Whom a connection reaches.
+/// Scheme and authority of the server of a connection.
 pub(super) type Origin = (Scheme, Authority);
 
 type Http2 = SendRequest<Full<Bytes>>;
 
-/// See the module.
+/// A pool of connections that are established in the same way.
 pub(super) struct Pool {
     connector: HttpsConnector<Route>,
-    /// Whether HTTP/2 is spoken and nothing else, without TLS too.
+    /// Whether only HTTP/2 is used, even without TLS.
     is_http2_alone: bool,
     open: Arc<Open>,
 }
@@ -60,13 +61,13 @@ struct Open {
     http2: Mutex<HashMap<Origin, SharedConnection>>,
 }
 
-/// A connection without a request; the task that watches it ends with it.
+/// A connection without a request. Dropping it stops the task that watches it.
 struct IdleConnection {
     connection: Arc<Mutex<Option<Box<Http1>>>>,
     watcher: AbortHandle,
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection with the time of its last use.
 #[derive(Clone)]
 struct SharedConnection {
     sender: Http2,
@@ -87,8 +88,8 @@ impl Pool {
         }
     }
 
-    /// Sends `request`; returns when the head of its response is complete. A request that found a
-    /// connection closed by the server is sent again, if Go would do so.
+    /// Sends `request` and returns as soon as the response head is complete. If the server had
+    /// closed a reused connection, the request is sent again under the same conditions as in Go.
     pub(super) async fn send(
         &self,
         request: &Request<Bytes>,
@@ -172,7 +173,7 @@ impl Pool {
 }
 
 impl Open {
-    /// A connection that serves `origin`.
+    /// Takes a connection that can serve `origin` from the pool.
     fn take(&self, origin: &Origin) -> Option<Connected> {
         if let Some(shared) = lock(&self.http2).get(origin)
             && !shared.sender.is_closed()
@@ -195,8 +196,8 @@ impl Open {
         }
     }
 
-    /// Forgets the connection of `origin` that `used` belongs to, if it was not used for long: it
-    /// closes after its last response.
+    /// Removes the HTTP/2 connection of `origin` to which `used` belongs, if it has been idle for
+    /// [`IDLE`]. It closes after its last response.
     fn forget_unused(&self, origin: &Origin, used: &Arc<Mutex<Instant>>) {
         let mut all = lock(&self.http2);
         if let Some(shared) = all.get(origin)
@@ -222,7 +223,7 @@ impl Open {
         all.entry(origin.clone()).or_default().push(idle);
     }
 
-    /// Drops the connections of `origin` that have ended.
+    /// Removes the idle connections of `origin` that have ended.
     fn drop_ended(&self, origin: &Origin) {
         let mut all = lock(&self.http1);
         if let Some(idle) = all.get_mut(origin) {
@@ -234,13 +235,13 @@ impl Open {
     }
 }
 
-/// Waits until an idle connection ends, or has been idle for too long, and closes it.
+/// Waits until an idle connection ends or exceeds the maximum idle time, and closes it.
 async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, origin: Origin) {
     let ended = poll_fn(|cx| match &mut *lock(&connection) {
         Some(connection) => connection.poll_idle_end(cx),
         None => Poll::Ready(()),
     });
-    // Either way it is over.
+    // In both cases the connection is closed.
     let _ = timeout(IDLE, ended).await;
     lock(&connection).take();
     if let Some(open) = open.upgrade() {
@@ -249,7 +250,7 @@ async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, ori
 }
 
 impl IdleConnection {
-    /// The connection, unless it has ended.
+    /// Returns the connection, or `None` if it has ended.
     fn take(self) -> Option<Box<Http1>> {
         let mut connection = lock(&self.connection).take()?;
         let mut cx = Context::from_waker(Waker::noop());
@@ -266,7 +267,7 @@ impl Drop for IdleConnection {
     }
 }
 
-/// The pool that a connection goes back to, if it is still there.
+/// Reference to the pool to which a connection returns, if the pool still exists.
 #[derive(Clone)]
 pub(super) struct WeakPool(Weak<Open>);
 
@@ -294,7 +295,7 @@ async fn send_http2(
     })
 }
 
-/// Whether the server has not processed the request.
+/// Returns whether the server is known not to have processed the request.
 fn is_refused(error: &hyper::Error) -> bool {
     let error = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
     error.is_some_and(|error| match error.reason() {
@@ -304,12 +305,12 @@ fn is_refused(error: &hyper::Error) -> bool {
     })
 }
 
-/// The body of a response. Read it to its end, so that its connection can be used again.
+/// Body of a response. Read it to its end, so that its connection can be reused.
 pub struct ResponseBody(Kind);
 
 enum Kind {
     Http1(Http1Body),
-    /// Of HTTP/2, or of a connection that hyper drives alone.
+    /// Body of an HTTP/2 response, or of a connection outside of the pool.
     Hyper(Incoming),
 }
 
@@ -344,8 +345,9 @@ impl Body for ResponseBody {
     }
 }
 
-/// Returns an error and its causes as one text: the reason alone if the certificate of the server
-/// was rejected. Many wrappers repeat the error that they wrap.
+/// Returns an error and its causes as one text. If the server's certificate was rejected, returns
+/// only the reason for that. Repeated texts are omitted, because many errors contain the text of
+/// their cause.
 pub(super) fn reasons(error: &(dyn Error + 'static)) -> String {
     let mut reasons: Vec<String> = Vec::new();
     let mut source = Some(error);

@@ -1,7 +1,7 @@
-//! Private keys of RSA as OpenSSL writes them in PEM: plain, or under a passphrase in its form of
-//! today (PKCS #8) or of before (`DEK-Info`).
+//! RSA private keys in the PEM formats of OpenSSL: unencrypted, encrypted as PKCS #8, or in the
+//! traditional encrypted format (`DEK-Info`).
 //!
-//! Source: RFC 7468, RFC 1421 4.6, RFC 5958, and `EVP_BytesToKey` of OpenSSL for keys of before.
+//! Source: RFC 7468, RFC 1421 4.6, RFC 5958, and OpenSSL's `EVP_BytesToKey` for traditional keys.
 
 use aes::{Aes128, Aes192, Aes256};
 use base64::Engine;
@@ -14,20 +14,20 @@ use md5::{Digest, Md5};
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use ring::signature::RsaKeyPair;
 
-/// A block of a file in PEM.
+/// One block of a PEM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What it says that it is: `RSA PRIVATE KEY`.
+    /// Label of the block, such as `RSA PRIVATE KEY`.
     pub label: String,
-    /// `DEK-Info`, if it is encrypted as before.
+    /// Value of `DEK-Info` if the block has traditional encryption.
     cipher: Option<String>,
-    /// What is in it.
+    /// Decoded content of the block.
     pub der: Vec<u8>,
 }
 
 impl Block {
-    /// All blocks of `text`, in order; what is between them does not count. Fails at one that does
-    /// not end or is not base64.
+    /// Returns all blocks of `text` in order; text between them is ignored. Fails if a block has no
+    /// end or is not valid base64.
     pub fn all_of(text: &[u8]) -> Result<Vec<Self>, String> {
         let text = String::from_utf8_lossy(text);
         let mut lines = text.lines().map(str::trim);
@@ -58,7 +58,7 @@ impl Block {
         Ok(blocks)
     }
 
-    /// The key in the block, which `passphrase` opens if it is encrypted.
+    /// Decodes the key in the block. Encrypted keys are decrypted with `passphrase`.
     pub fn key(&self, passphrase: &str) -> Result<RsaKeyPair, String> {
         if let Some(cipher) = &self.cipher {
             return of_der(&decrypt(cipher, &self.der, passphrase.as_bytes())?);
@@ -73,31 +73,31 @@ impl Block {
         of_der(&self.der)
     }
 
-    /// Whether it is a private key of any form.
+    /// Returns whether the block contains a private key of any format.
     pub fn is_key(&self) -> bool {
         self.label.ends_with("PRIVATE KEY")
     }
 }
 
-/// What stands in a line that marks the beginning or the end of a block.
+/// Returns the label in a line that marks the beginning or end of a block.
 fn marked<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
     line.strip_prefix(mark)?.strip_suffix("-----")
 }
 
-/// The first private key of `pem`.
+/// Decodes the first private key in a PEM text.
 pub fn of_pem(pem: &[u8], passphrase: &str) -> Result<RsaKeyPair, String> {
     let blocks = Block::all_of(pem).map_err(|e| format!("no private key: {e}"))?;
     let key = blocks.iter().find(|block| block.is_key());
     key.ok_or("no private key: no items found")?.key(passphrase)
 }
 
-/// A key in DER: PKCS #1, or PKCS #8.
+/// Decodes an RSA key in DER, as PKCS #8 or PKCS #1.
 pub fn of_der(der: &[u8]) -> Result<RsaKeyPair, String> {
     let pair = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der));
     pair.map_err(|e| format!("not a private key of RSA: {e}"))
 }
 
-/// Decrypts what stands under a `DEK-Info` of this value.
+/// Decrypts data with the cipher in a `DEK-Info` value.
 fn decrypt(cipher: &str, sealed: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, String> {
     let (name, iv) = cipher.split_once(',').ok_or("DEK-Info without a vector")?;
     let iv = bytes_of_hex(iv.trim()).ok_or("DEK-Info without a vector")?;
@@ -121,7 +121,8 @@ fn opened<D: KeyIvInit + BlockModeDecrypt>(
     decryptor.decrypt_padded_vec::<Pkcs7>(sealed).ok()
 }
 
-/// A key of so many bytes: hashes of passphrase and salt, each of the one before too.
+/// Derives a key of `bytes` bytes with `EVP_BytesToKey`: a chain of MD5 hashes, each over the
+/// previous hash, the passphrase and the salt.
 fn derived(passphrase: &[u8], salt: &[u8], bytes: usize) -> Vec<u8> {
     let mut key = Vec::new();
     let mut last = Vec::new();
@@ -144,8 +145,7 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// One key, made by OpenSSL, in each of the forms in which it writes it; the passphrase is
-    /// `secret`.
+    /// The same key in each format that OpenSSL writes; the passphrase is `secret`.
     const FORMS: [&str; 6] = [
         include_str!("tests/keys/pkcs1.pem"),
         include_str!("tests/keys/pkcs8.pem"),

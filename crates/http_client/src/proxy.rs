@@ -1,8 +1,8 @@
-//! The proxy that a request takes, chosen as Prometheus chooses it.
+//! Selection of the proxy for a request, with the rules of Prometheus.
 //!
 //! ```text
-//! proxy_url alone         -> every request takes it
-//! proxy_url and no_proxy  -> every request takes it, except to this machine and to `no_proxy`
+//! proxy_url               -> for every request
+//! proxy_url and no_proxy  -> for every request, except to this machine and to hosts in no_proxy
 //! proxy_from_environment  -> the same with HTTP_PROXY, HTTPS_PROXY and NO_PROXY
 //! ```
 //!
@@ -17,20 +17,20 @@ use hyper::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 
-/// A proxy.
+/// A proxy server with its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
-    /// Its address, with a port.
+    /// Address of the proxy, including the port.
     pub(super) uri: Uri,
     pub(super) kind: ProxyKind,
-    /// User and password.
+    /// User and password, if the proxy URL contains them.
     pub(super) user: Option<(String, String)>,
 }
 
-/// The protocol that is spoken with a proxy.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyKind {
-    /// HTTP, over TLS if the scheme of the address is `https`.
+    /// HTTP; over TLS if the scheme of the address is `https`.
     Http,
     Socks,
 }
@@ -41,19 +41,20 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Which proxy serves which request.
+/// Rules that select the proxy of a request by its URL.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProxyRules {
     http: Option<Proxy>,
     https: Option<Proxy>,
-    /// The targets that need no proxy; none if all need one.
+    /// Hosts that are reached directly; `None` if all requests use the proxy.
     direct: Option<NoProxy>,
-    /// Whether this process serves CGI: then a client could have set `HTTP_PROXY`.
+    /// Whether this process runs as a CGI program, in which case a client could have set
+    /// `HTTP_PROXY`.
     is_cgi: bool,
 }
 
 impl ProxyRules {
-    /// The rules of `settings`, with variables of the environment from `variable`.
+    /// Creates the rules from `settings`. Environment variables are read with `variable`.
     pub(super) fn new(
         settings: &ProxySettings,
         variable: impl Fn(&str) -> Option<String>,
@@ -81,7 +82,7 @@ impl ProxyRules {
     fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
-        // A malformed address is no proxy, as in Go.
+        // As in Go, a malformed proxy address is ignored.
         let proxy = |name| either(name).and_then(|url| Proxy::of_variable(&url).ok());
         Self {
             http: proxy("HTTP_PROXY"),
@@ -91,7 +92,7 @@ impl ProxyRules {
         }
     }
 
-    /// The proxy that a request to `uri` takes.
+    /// Returns the proxy for a request to `uri`, or `None` if it is sent directly.
     pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         let is_secure = uri.scheme_str() == Some("https");
         let Some(proxy) = (if is_secure { &self.https } else { &self.http }) else {
@@ -111,7 +112,7 @@ impl ProxyRules {
 }
 
 impl Proxy {
-    /// The proxy at a URL, or at `host:port` by HTTP.
+    /// Parses a proxy URL, or `host:port` as an HTTP proxy.
     fn of_variable(text: &str) -> Result<Self, String> {
         Self::of_url(text).or_else(|e| Self::of_url(&format!("http://{text}")).map_err(|_| e))
     }
@@ -127,7 +128,7 @@ impl Proxy {
             "http" => ("http", ProxyKind::Http, Some(80)),
             "https" => ("https", ProxyKind::Http, Some(443)),
             "socks5" | "socks5h" => ("socks5", ProxyKind::Socks, Some(1080)),
-            // As in Go: a proxy that speaks HTTP, whatever the name.
+            // As in Go, a proxy with an unknown scheme is an HTTP proxy.
             _ => ("http", ProxyKind::Http, None),
         };
         let host = host.strip_suffix(':').unwrap_or(host);
@@ -155,7 +156,7 @@ impl Proxy {
         })
     }
 
-    /// The `Proxy-Authorization` header, if the address has a user.
+    /// Returns the `Proxy-Authorization` header if the proxy URL contains a user.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (user, password) = self.user.as_ref()?;
         let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
@@ -169,7 +170,8 @@ impl Proxy {
 mod tests {
     use super::*;
 
-    /// The proxy of a request to `url` with a variable of the environment for each `NAME=value`.
+    /// Returns the proxy for a request to `url`, with the environment variables in `variables`,
+    /// which has the form `NAME=value ..`.
     fn of_environment(variables: &str, url: &str) -> Result<String, String> {
         let settings = ProxySettings {
             is_from_environment: true,

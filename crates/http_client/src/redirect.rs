@@ -1,11 +1,12 @@
-//! Redirects as Go follows them: `net/http/client.go`, and references of `net/url`.
+//! Redirects, followed as in Go's `net/http/client.go`, with the URL references of `net/url`.
 //!
 //! | status | next request |
 //! |---|---|
 //! | 301, 302, 303 | GET without a body |
 //! | 307, 308 | the same method and body |
 //!
-//! Invariant: a request that has left the first server has no credentials, and gets none back.
+//! Invariant: a request that has left the first server contains no credentials, and does not get
+//! them back.
 
 use super::auth::basic_of_url;
 use bytes::Bytes;
@@ -20,10 +21,10 @@ use percent_encoding::percent_decode;
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-/// Requests that are sent for one, as in Go.
+/// Maximum number of requests in a chain of redirects, as in Go.
 pub(super) const REQUESTS_MAX: usize = 10;
 
-/// Headers that describe a body.
+/// Headers that describe a body, which are removed with it.
 const OF_BODY: [HeaderName; 4] = [
     CONTENT_ENCODING,
     CONTENT_LANGUAGE,
@@ -31,7 +32,7 @@ const OF_BODY: [HeaderName; 4] = [
     CONTENT_TYPE,
 ];
 
-/// Headers that another host must not see.
+/// Headers that must not be sent to another host.
 const SENSITIVE: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
@@ -41,15 +42,15 @@ const SENSITIVE: [HeaderName; 6] = [
     WWW_AUTHENTICATE,
 ];
 
-/// A request on its way through redirects.
+/// One request in a chain of redirects.
 #[derive(Debug)]
 pub(super) struct Hop {
     pub(super) method: Method,
     pub(super) uri: Uri,
-    /// The headers of the caller that this hop may see.
+    /// Headers of the caller that this hop may receive.
     pub(super) headers: HeaderMap,
     has_body: bool,
-    /// Whether the host may see credentials.
+    /// Whether the host may receive credentials.
     pub(super) is_trusted: bool,
     first: Uri,
 }
@@ -66,7 +67,7 @@ impl Hop {
         }
     }
 
-    /// The request of this hop; `body` is that of the first one.
+    /// Builds the request of this hop. `body` is the body of the first request.
     pub(super) fn request(&self, body: &Bytes) -> Result<Request<Bytes>, Error> {
         let (uri, user) = without_user(&self.uri);
         let mut request = Request::new(match self.has_body {
@@ -83,7 +84,7 @@ impl Hop {
         Ok(request)
     }
 
-    /// Turns to where a response points. False if it points nowhere.
+    /// Advances to the target of a redirect. Returns false if the response is not a redirect.
     pub(super) fn follow(
         &mut self,
         status: StatusCode,
@@ -120,7 +121,7 @@ impl Hop {
         Ok(true)
     }
 
-    /// The page that led to `next`, unless it was secure and `next` is not.
+    /// Sets the `Referer` header to the previous URL, except for a redirect from HTTPS to HTTP.
     fn set_referer(&mut self, next: &Uri) {
         let is_downgrade =
             self.uri.scheme_str() == Some("https") && next.scheme_str() == Some("http");
@@ -142,7 +143,7 @@ fn is_same_server(uri: &Uri, first: &Uri) -> bool {
     host(uri) == host(first) && (is_secure(uri) || port(uri) == port(first))
 }
 
-/// `uri` without user and password, and those.
+/// Splits `uri` into the URL without user and password, and those if there were any.
 fn without_user(uri: &Uri) -> (Uri, Option<String>) {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let Some((user, host)) = authority.rsplit_once('@') else {
@@ -156,7 +157,7 @@ fn without_user(uri: &Uri) -> (Uri, Option<String>) {
     }
 }
 
-/// A reference that the page `base` contains.
+/// Resolves a reference in the response of `base` to an absolute URL.
 fn resolve(base: &Uri, reference: &[u8]) -> Result<Uri, String> {
     if reference.iter().any(|b| b.is_ascii_control()) {
         return Err("net/url: invalid control character in URL".into());
@@ -177,7 +178,7 @@ fn resolve(base: &Uri, reference: &[u8]) -> Result<Uri, String> {
         None => (rest, None),
     };
     let (authority, path) = match rest.strip_prefix(b"//") {
-        // Three slashes begin a path, unless there is a scheme.
+        // Without a scheme, three slashes begin a path.
         Some(after) if scheme.is_some() || !after.starts_with(b"/") => {
             let end = after.iter().position(|b| *b == b'/');
             let (authority, path) = after.split_at(end.unwrap_or(after.len()));
@@ -217,7 +218,7 @@ fn resolve(base: &Uri, reference: &[u8]) -> Result<Uri, String> {
     text.parse().map_err(|e| format!("{e}"))
 }
 
-/// A scheme and what follows it.
+/// Splits a reference into its scheme, if any, and the rest.
 fn split_scheme(reference: &[u8]) -> Result<(Option<&[u8]>, &[u8]), String> {
     let is_of_scheme = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
     let end = reference.iter().position(|b| !is_of_scheme(*b));
@@ -251,13 +252,13 @@ fn authority_text(authority: &[u8]) -> Result<String, String> {
     Ok(text)
 }
 
-/// A path with its escapes, which must be valid, and with escapes for what a URL cannot contain.
+/// Validates the escapes in a path, and escapes characters that a URL cannot contain.
 fn escape_path(path: &[u8]) -> Result<String, String> {
     check_escapes(path)?;
     if path.iter().all(|b| is_valid_in_path(*b)) {
         return Ok(String::from_utf8_lossy(path).into_owned());
     }
-    // As in Go: escapes that were not necessary are lost.
+    // As in Go, unnecessary escapes are lost in this case.
     let decoded: Vec<u8> = percent_decode(path).collect();
     Ok(escape(&decoded, |b| {
         b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b)
@@ -283,7 +284,8 @@ fn is_valid_in_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@[]%/".contains(&byte)
 }
 
-/// A query as it is, except that bytes are escaped that would break the request or are no ASCII.
+/// Returns a query unchanged, except that bytes outside of ASCII and bytes that would break the
+/// request are escaped.
 fn escape_query(query: &[u8]) -> String {
     escape(query, |b| b.is_ascii_graphic() && !b"\"<>".contains(&b))
 }
@@ -293,14 +295,14 @@ fn escape(text: &[u8], is_kept: impl Fn(u8) -> bool) -> String {
     for byte in text {
         match is_kept(*byte) {
             true => escaped.push(char::from(*byte)),
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             false => drop(write!(escaped, "%{byte:02X}")),
         }
     }
     escaped
 }
 
-/// The path that `reference` means on a page with the path `base`, without `.` and `..`.
+/// Resolves the path `reference` relative to the path `base` and removes `.` and `..`.
 fn without_dots(base: &str, reference: &str) -> String {
     let full = match reference {
         "" => base.to_owned(),

@@ -1,5 +1,5 @@
-//! Heads of HTTP/1 responses, read as Go reads them: `net/http/response.go`, `net/http/transfer.go`
-//! and `net/textproto/reader.go`.
+//! Parser of HTTP/1 response heads, with the rules of Go's `net/http/response.go`,
+//! `net/http/transfer.go` and `net/textproto/reader.go`.
 //!
 //! ```text
 //! bytes -> length_of (is the head complete?) -> parse -> status, headers, framing of the body
@@ -8,7 +8,7 @@
 //! Invariant: a head has at most [`HEAD_BYTES_MAX`] bytes and [`HEADERS_MAX`] header lines, and its
 //! framing is unambiguous: contradicting lengths and unknown transfer encodings are errors.
 //!
-//! Reading from sockets and skipping of interim responses are left to the caller.
+//! The caller reads from the socket and skips interim responses.
 
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRAILER, TRANSFER_ENCODING,
@@ -16,25 +16,25 @@ use hyper::header::{
 use hyper::{StatusCode, Version};
 use std::borrow::Cow;
 
-/// Bytes of all heads before a body; Go's limit.
+/// Maximum total size in bytes of all heads before a body; Go's limit.
 pub(super) const HEAD_BYTES_MAX: usize = 10 << 20;
 
-/// Header lines of a head: [`HeaderMap`] has room for few more. Go has no such limit.
+/// Maximum number of header lines, close to the capacity of [`HeaderMap`]. Go has no such limit.
 pub(super) const HEADERS_MAX: usize = 20_000;
 
-/// The head of a response.
+/// A parsed response head, with the framing of its body.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
-    /// The text after the status.
+    /// Reason phrase after the status code.
     pub(super) reason: String,
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
-    /// Whether the connection ends with this response.
+    /// Whether the connection must be closed after this response.
     pub(super) is_last: bool,
 }
 
-/// How the end of a body is found.
+/// How the end of the body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -42,11 +42,11 @@ pub(super) enum Framing {
     UntilEnd,
 }
 
-/// Bytes of the head at the beginning of `bytes` if it is complete. `scanned` is where the last
-/// call stopped, zero at first.
+/// Returns the length in bytes of the head at the beginning of `bytes`, or `None` if it is
+/// incomplete. `scanned` is the position at which the last call stopped; zero at first.
 pub(super) fn length_of(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     if *scanned == 0 && (bytes.starts_with(b"\n") || bytes.starts_with(b"\r\n")) {
-        // An empty status line: an error already.
+        // The status line is empty, which the parser rejects.
         return Some(bytes.iter().position(|b| *b == b'\n')? + 1);
     }
     while let Some(offset) = bytes.get(*scanned..)?.iter().position(|b| *b == b'\n') {
@@ -66,7 +66,7 @@ pub(super) fn length_of(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
 }
 
 impl ResponseHead {
-    /// The head in `bytes`, which [`length_of`] found complete.
+    /// Parses a head that [`length_of`] found to be complete.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut lines = bytes.split_inclusive(|b| *b == b'\n').map(without_line_end);
         let (version, status, reason) = status_line(lines.next().unwrap_or_default())?;
@@ -81,13 +81,14 @@ impl ResponseHead {
         })
     }
 
-    /// Whether another head follows: 101 is final as it ends HTTP on the connection.
+    /// Returns whether another head follows. Status 101 is final, as it ends HTTP on the
+    /// connection.
     pub(super) fn is_interim(&self) -> bool {
         self.status.is_informational() && self.status != StatusCode::SWITCHING_PROTOCOLS
     }
 }
 
-/// Lines end with LF; a CR before it belongs to the end.
+/// Removes the line end: LF, optionally preceded by CR.
 pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -120,7 +121,7 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode, String), String> {
     Ok((version, status, reason.to_owned()))
 }
 
-/// The header lines up to the empty one, which ends a head and a trailer.
+/// Parses header lines up to the empty line that ends a head or a trailer.
 pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (number, field) in unfold(lines)?.iter().enumerate() {
@@ -136,7 +137,7 @@ pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Heade
                 let appended = headers.try_append(name, value);
                 appended.map_err(|_| too_many(number))?;
             }
-            // As in Go, such a name is valid, but it is another name: `Content-Length : 4` is no
+            // As in Go, such a name is valid, but is a different name: `Content-Length : 4` sets no
             // length.
             Err(_) if is_name_with_blanks(name) => {}
             Err(_) => return Err(malformed()),
@@ -145,7 +146,7 @@ pub(super) fn headers<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Heade
     Ok(headers)
 }
 
-/// Header lines, each with its continuation lines; all have a colon.
+/// Joins header lines with their continuation lines. Each returned line contains a colon.
 fn unfold<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Result<Vec<Cow<'l, [u8]>>, String> {
     let mut fields: Vec<Cow<'_, [u8]>> = Vec::new();
     for line in lines.take_while(|line| !line.is_empty()) {
@@ -188,13 +189,14 @@ fn trim(text: &[u8]) -> &[u8] {
     end.map_or(&[], |end| trim_start(&text[..=end]))
 }
 
-/// Whether `name` is a header name, if blanks are allowed and its length does not count.
+/// Returns whether `name` would be a valid header name if spaces were allowed and its length were
+/// not limited.
 fn is_name_with_blanks(name: &[u8]) -> bool {
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~ ".contains(b);
     !name.is_empty() && name.iter().all(is_token)
 }
 
-/// How the body ends, and whether the connection ends with it.
+/// Returns how the body ends, and whether the connection ends with it.
 fn framing(
     version: Version,
     status: StatusCode,
@@ -247,7 +249,7 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, String> {
     }
 }
 
-/// A trailer must not announce headers that describe the framing.
+/// Rejects trailers that announce headers which describe the framing.
 fn check_trailer(headers: &HeaderMap) -> Result<(), String> {
     for name in headers.get_all(TRAILER).iter().flat_map(tokens) {
         let bad = [TRANSFER_ENCODING, TRAILER, CONTENT_LENGTH];

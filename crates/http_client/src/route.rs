@@ -1,9 +1,9 @@
-//! The way to a server: straight, or through a proxy.
+//! Establishes connections to servers, directly or through a proxy.
 //!
 //! ```text
-//! http  through an HTTP proxy: the proxy is sent the whole URL
+//! http  through an HTTP proxy: the proxy receives the complete URL
 //! https through an HTTP proxy: CONNECT, then TLS inside the tunnel
-//! any   through a SOCKS proxy: the proxy connects, then as if straight
+//! any   through a SOCKS proxy: the proxy connects, then as if directly
 //! ```
 
 use super::places::{Place, Places};
@@ -26,22 +26,22 @@ use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// Bytes of TLS records that are read at once.
+/// Size in bytes of the buffer for reading TLS records.
 const RECORD_READ_BYTES: usize = 8 << 10;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Routed, BoxError>> + Send>>;
 
-/// Makes connections, through proxies where the settings say so.
+/// Connector that uses a proxy if the settings require it.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
-    /// Or why there are none.
+    /// Rules that select a proxy, or the error in the settings.
     rules: Result<Arc<ProxyRules>, String>,
     connect_headers: HeaderMap,
     tcp: HttpConnector,
     places: Places,
-    /// To proxies, which may speak TLS themselves.
+    /// Connector to proxies, which may use TLS.
     to_proxy: Option<HttpsConnector<HttpConnector>>,
 }
 
@@ -71,7 +71,7 @@ impl Route {
         }
     }
 
-    /// The route, which reaches proxies by `config` if they speak TLS. They speak HTTP/1.
+    /// Sets the TLS configuration for proxies. The connection to a proxy uses HTTP/1.
     pub(super) fn with_tls(
         mut self,
         config: &ClientConfig,
@@ -83,7 +83,7 @@ impl Route {
         self
     }
 
-    /// The proxy through which `uri` is reached, if any.
+    /// Returns the proxy for requests to `uri`, if any.
     pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         match &self.rules {
             Ok(rules) => rules.proxy_of(uri),
@@ -91,7 +91,8 @@ impl Route {
         }
     }
 
-    /// A stream to `uri`, and whether it ends at a proxy that reads requests itself.
+    /// Connects to `uri`. Returns the stream, and whether it ends at a proxy that interprets
+    /// requests.
     async fn stream_to(mut self, uri: Uri) -> Result<(Stream, bool), BoxError> {
         match self.proxy_of(&uri)?.cloned() {
             Some(proxy) => self.through(proxy, uri).await,
@@ -127,7 +128,7 @@ impl Service<Uri> for Route {
     type Future = Connecting;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Every part is ready at any time.
+        // The connector is always ready.
         Poll::Ready(Ok(()))
     }
 
@@ -151,18 +152,18 @@ impl Service<Uri> for Route {
     }
 }
 
-/// A connection, which may end at a proxy that reads requests itself.
+/// An established connection that holds its place. It may end at a proxy that interprets requests.
 #[derive(Debug)]
 pub(super) struct Routed {
     stream: Stream,
     is_proxied: bool,
     place: Place,
-    /// The records that were read, if TLS is spoken over this stream.
+    /// Position within the received TLS records, if the stream uses TLS.
     records: Option<TlsRecords>,
 }
 
 impl Routed {
-    /// Whether a stream of TLS records would be complete if it ended here.
+    /// Returns whether the last TLS record is complete, so that the stream may end here.
     pub(super) fn is_between_records(&self) -> bool {
         self.records.as_ref().is_some_and(TlsRecords::is_between)
     }
@@ -185,7 +186,7 @@ impl Read for Routed {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if self.place.is_closing(cx.waker()) {
-            // To the caller the other side has closed an idle connection.
+            // To the reader this looks like an idle connection that the server has closed.
             return Poll::Ready(Ok(()));
         }
         let this = self.get_mut();
@@ -193,7 +194,7 @@ impl Read for Routed {
         let read = match &mut this.records {
             None => stream.poll_read(cx, buf),
             Some(records) => {
-                // Safe code reads bytes that were read only from a buffer of its own.
+                // Safe code can inspect the received bytes only in a buffer of its own.
                 let mut bytes = [0; RECORD_READ_BYTES];
                 let room = bytes.len().min(buf.remaining());
                 let mut chunk = ReadBuf::new(&mut bytes[..room]);

@@ -1,10 +1,10 @@
-//! Secrets: read from where the settings say, each time that they are needed.
+//! Reads secrets from the config or from files, each time they are needed.
 
 use super::settings::Secret;
 use crate::named_files;
 use firn_model::error::Error;
 
-/// Reads a secret as it is.
+/// Reads a secret without any conversion.
 pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
     match secret {
         Secret::Inline(text) => Ok(text.clone().into_bytes()),
@@ -14,8 +14,8 @@ pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a secret that need not be UTF-8: a header takes any bytes. The white space around that in
-/// a file does not count.
+/// Reads a secret that need not be valid UTF-8, since headers accept arbitrary bytes. White space
+/// around the content of a file is removed. Error texts contain `what` as the name of the secret.
 pub(super) async fn reveal_bytes(secret: &Secret, what: &str) -> Result<Vec<u8>, Error> {
     let bytes = bytes_of(secret)
         .await
@@ -33,13 +33,13 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Reads a secret that is a text; the white space around that in a file does not count.
+/// Reads a secret as text. White space around the content of a file is removed.
 pub async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
     String::from_utf8(reveal_bytes(secret, what).await?)
         .map_err(|_| Error::unavailable(format!("unable to read {what}: not UTF-8")))
 }
 
-/// Reads a secret that need not be set: empty without one.
+/// Reads an optional secret. Returns an empty value if it is not set.
 pub(super) async fn reveal_optional(secret: &Option<Secret>, what: &str) -> Result<Vec<u8>, Error> {
     match secret {
         Some(secret) => reveal_bytes(secret, what).await,

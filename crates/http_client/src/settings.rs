@@ -1,6 +1,5 @@
-//! What a config says about reaching HTTP servers: Prometheus's `http_config`.
-//!
-//! Secrets never show in `Debug`.
+//! Settings of HTTP clients, as configured by Prometheus's `http_config`. `Debug` output does not
+//! contain secrets.
 
 use super::assertion::SigningAlgorithm;
 use serde_json::Value;
@@ -8,12 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A text that must not be shown, in the config or in a file that is read at each use.
+/// A secret text, either in the config or in a file that is read at each use.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// In the config.
+    /// Secret contained in the config.
     Inline(String),
-    /// In a file.
+    /// Path of a file with the secret.
     File(PathBuf),
 }
 
@@ -26,20 +25,20 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How HTTP servers are reached.
+/// Settings of an HTTP client: authentication, TLS, proxies and redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// The credentials.
+    /// Authentication of requests.
     pub auth: Auth,
-    /// `tls_config`
+    /// The `tls_config` key: TLS settings.
     pub tls: TlsSettings,
-    /// Proxies.
+    /// Proxy settings, from several keys.
     pub proxy: ProxySettings,
-    /// `follow_redirects`
+    /// The `follow_redirects` key: follow redirects (default: true).
     pub follow_redirects: bool,
-    /// `enable_http2`
+    /// The `enable_http2` key: offer HTTP/2 (default: true).
     pub enable_http2: bool,
-    /// `http_headers`, by name.
+    /// The `http_headers` key: additional headers by name.
     pub headers: BTreeMap<String, Vec<HeaderValueSource>>,
 }
 
@@ -56,131 +55,132 @@ impl Default for HttpSettings {
     }
 }
 
-/// A value of a header.
+/// A header value in the config, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderValueSource {
-    /// In the config, for everybody to see.
+    /// A value that is shown in the config.
     Plain(String),
-    /// A secret.
+    /// A value that must not be shown.
     Secret(Secret),
 }
 
-/// How a client authenticates.
+/// How a client authenticates its requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Auth {
-    /// Not at all.
+    /// No authentication, which is the default.
     #[default]
     None,
-    /// `basic_auth`
+    /// The `basic_auth` key: user and password.
     Basic {
-        /// `username` or `username_file`
+        /// The `username` or `username_file` key: name of the user.
         username: Option<Secret>,
-        /// `password` or `password_file`
+        /// The `password` or `password_file` key: password of the user.
         password: Option<Secret>,
     },
-    /// `authorization`, and `bearer_token`, which is an older way to write it.
+    /// The `authorization` key, or its older form `bearer_token`.
     Credentials {
-        /// `type`
+        /// The `type` key: authentication scheme, such as `Bearer`.
         scheme: String,
-        /// `credentials` or `credentials_file`
+        /// The `credentials` or `credentials_file` key: text after the scheme.
         credentials: Option<Secret>,
     },
-    /// `oauth2`
+    /// The `oauth2` key: tokens of a token server.
     OAuth2(Box<OAuth2Settings>),
-    /// Tokens that a program gives: `exec` of a kubeconfig.
+    /// Tokens that a program prints, as configured under `exec` in a kubeconfig.
     Exec(Box<ExecSettings>),
 }
 
-/// A program that prints credentials.
+/// A program that prints credentials, as configured in a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSettings {
-    /// `command`
+    /// The `command` key: path of the program.
     pub command: PathBuf,
-    /// `args`
+    /// The `args` key: arguments of the program.
     pub args: Vec<String>,
-    /// `env`, beside those of this process.
+    /// The `env` key: variables added to the environment of this process.
     pub env: Vec<(String, String)>,
-    /// `apiVersion`, which the program is told.
+    /// The `apiVersion` key: API version that is passed to the program.
     pub api_version: String,
-    /// `installHint`: what to do where the program is missing.
+    /// The `installHint` key: instructions in case the program is missing.
     pub install_hint: Option<String>,
 }
 
-/// OAuth 2.0 for clients that act for themselves: tokens for a secret, or for a signed statement.
+/// The `oauth2` key: OAuth 2.0 client credentials, with a secret or a signed assertion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OAuth2Settings {
-    /// `client_id`
+    /// The `client_id` key: id of the client.
     pub client_id: String,
-    /// `client_secret` or `client_secret_file`
+    /// The `client_secret` or `client_secret_file` key: secret of the client.
     pub client_secret: Option<Secret>,
-    /// What is asked with instead of a secret, if `grant_type` says so.
+    /// Signed assertion that replaces the secret, if the `grant_type` key selects it.
     pub assertion: Option<Assertion>,
-    /// `scopes`
+    /// The `scopes` key: scopes of the tokens.
     pub scopes: Vec<String>,
-    /// `token_url`
+    /// The `token_url` key: URL of the token server.
     pub token_url: String,
-    /// `endpoint_params`
+    /// The `endpoint_params` key: additional form parameters of token requests.
     pub endpoint_params: BTreeMap<String, String>,
-    /// `tls_config` of the token server.
+    /// The `tls_config` key: TLS settings for the token server.
     pub tls: TlsSettings,
-    /// Proxies of the token server.
+    /// Proxy settings for the token server.
     pub proxy: ProxySettings,
 }
 
-/// A signed statement that is good for a token.
+/// Settings of a signed assertion, with which tokens are requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assertion {
-    /// `client_certificate_key` or `client_certificate_key_file`: a private key as PEM.
+    /// The `client_certificate_key` or `client_certificate_key_file` key: private key in PEM.
     pub key: Option<Secret>,
-    /// `client_certificate_key_id`
+    /// The `client_certificate_key_id` key: id of the key.
     pub key_id: String,
-    /// `signature_algorithm`
+    /// The `signature_algorithm` key: algorithm of the signature.
     pub algorithm: SigningAlgorithm,
-    /// `iss`; the client's id if it is empty.
+    /// The `iss` key: issuer. If empty, the client id.
     pub issuer: String,
-    /// `audience`; the token server's URL if it is empty.
+    /// The `audience` key: audience. If empty, the URL of the token server.
     pub audience: String,
-    /// `claims`: an object of further ones.
+    /// The `claims` key: object with additional claims.
     pub claims: Value,
 }
 
-/// Versions of TLS that a client can speak.
+/// A TLS version that a client supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// 1.2, and what was asked for as 1.0 or 1.1.
+    /// TLS 1.2; also replaces the unsupported versions 1.0 and 1.1.
     V12,
-    /// 1.3.
+    /// TLS 1.3, the newest version.
     V13,
 }
 
-/// `tls_config`
+/// The `tls_config` key: TLS settings of a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsSettings {
-    /// `ca` or `ca_file`: the authorities to trust, instead of the system's.
+    /// The `ca` or `ca_file` key: trusted CA certificates, instead of those of the system.
     pub ca: Option<Secret>,
-    /// `cert` or `cert_file`
+    /// The `cert` or `cert_file` key: client certificate.
     pub cert: Option<Secret>,
-    /// `key` or `key_file`
+    /// The `key` or `key_file` key: private key of the client certificate.
     pub key: Option<Secret>,
-    /// `server_name`: the name that the server must prove, instead of that in the URL.
+    /// The `server_name` key: name that the server's certificate must contain, instead of that in
+    /// the URL.
     pub server_name: String,
-    /// `insecure_skip_verify`
+    /// The `insecure_skip_verify` key: accept any server certificate.
     pub insecure_skip_verify: bool,
-    /// `min_version`
+    /// The `min_version` key: lowest TLS version.
     pub min_version: Option<TlsVersion>,
-    /// `max_version`
+    /// The `max_version` key: highest TLS version.
     pub max_version: Option<TlsVersion>,
 }
 
-/// Proxies between us and the server.
+/// Settings of the proxy between this client and the server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProxySettings {
-    /// `proxy_url`
+    /// The `proxy_url` key: URL of the proxy.
     pub url: Option<String>,
-    /// `no_proxy`: hosts that are reached directly.
+    /// The `no_proxy` key: hosts that are reached directly.
     pub no_proxy: String,
-    /// `proxy_from_environment`
+    /// The `proxy_from_environment` key: use the proxy in the environment variables.
     pub is_from_environment: bool,
-    /// `proxy_connect_header`: what a proxy is told in a CONNECT request.
+    /// The `proxy_connect_header` key: headers of CONNECT requests to the proxy.
     pub connect_headers: BTreeMap<String, Vec<String>>,
 }

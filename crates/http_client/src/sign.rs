@@ -1,4 +1,4 @@
-//! Signatures of whole requests: headers that are made of method, URL, headers and body.
+//! Interface for request signatures: headers computed from method, URL, headers and body.
 
 use firn_model::error::Error;
 use hyper::body::Bytes;
@@ -6,24 +6,24 @@ use hyper::{HeaderMap, Method, Uri};
 use std::future::Future;
 use std::pin::Pin;
 
-/// The headers to add, or why there are none.
+/// Future of the headers to add, or of the error that prevents the signature.
 pub type Signing<'a> = Pin<Box<dyn Future<Output = Result<HeaderMap, Error>> + Send + 'a>>;
 
-/// A request that is to be signed.
+/// The request to be signed.
 #[derive(Clone, Copy, Debug)]
 pub struct ToSign<'a> {
-    /// Its method.
+    /// Method of the request.
     pub method: &'a Method,
-    /// Where it goes.
+    /// Target URL of the request.
     pub uri: &'a Uri,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: &'a HeaderMap,
-    /// Its body.
+    /// Complete body of the request.
     pub body: &'a Bytes,
 }
 
-/// Signs requests.
+/// Signer of requests, such as AWS Signature Version 4 or an issuer of access tokens.
 pub trait Sign: Send + Sync {
-    /// What is added to the headers of `request`. May ask others for keys.
+    /// Returns the headers to add to `request`. May send requests of its own to obtain keys.
     fn sign<'a>(&'a self, request: ToSign<'a>) -> Signing<'a>;
 }

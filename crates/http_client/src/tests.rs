@@ -1,4 +1,4 @@
-//! Requests to servers on the loopback.
+//! Tests of the client against servers on the loopback.
 
 mod server;
 mod wire;
@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use server::{CA, CLIENT, CLIENT_KEY, Server, Tls, ok};
 use std::io::Write;
 
-/// Asks `url` by a client with these settings; returns the body or what went wrong.
+/// Sends a GET request to `url` and returns the body or the error text.
 async fn ask(client: &HttpClient, url: &str) -> Result<String, String> {
     let uri = url.parse().unwrap();
     let answer = client.get(&uri, &HeaderMap::new()).await;
@@ -198,7 +198,7 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
     }
     let asked = tokens.heads();
     assert_eq!(asked.len(), 2, "{asked:?}");
-    // me:s%26t
+    // base64 of `me:s%26t`
     assert!(
         asked[0].contains("authorization: Basic bWU6cyUyNnQ=\r\n"),
         "{asked:?}"
@@ -217,7 +217,7 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
     );
 }
 
-/// The private key of a client that signs; nobody's but this test's.
+/// Private key of a signing client, used only by this test.
 const SIGNER: &str = include_str!("tests/tls/signer.pem");
 
 #[tokio::test]
@@ -380,7 +380,7 @@ async fn proxy_with_tls_is_reached_by_tls() {
             "{head}"
         );
     }
-    // Its name is not that of its certificate.
+    // The name in the request is not that in the server's certificate.
     let message = ask(&through(false), "http://far.internal/")
         .await
         .unwrap_err();
@@ -456,7 +456,7 @@ async fn http2_is_spoken_where_both_can() {
     assert_eq!(ask(&client(false), &url).await.as_deref(), Ok("HTTP/1.1"));
 }
 
-/// Time goes on by itself while nothing else does.
+/// The paused clock advances automatically while all tasks are idle.
 #[tokio::test(start_paused = true)]
 async fn connection_that_is_idle_is_closed_for_one_that_waits() {
     let places = Places::new(2);

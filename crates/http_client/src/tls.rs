@@ -1,4 +1,5 @@
-//! TLS of a client as a config sets it, by rustls. firn-x509 judges the certificates of servers.
+//! TLS configuration of a client, built from its settings for rustls. The crate `firn-x509`
+//! verifies server certificates.
 
 use super::secret::bytes_of;
 use super::settings::{TlsSettings, TlsVersion};
@@ -13,7 +14,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use std::sync::{Arc, OnceLock};
 
-/// Certificates and keys, read from where the settings say.
+/// CA certificates, client certificate and key, as read from the config or from files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Material {
     ca: Option<Vec<u8>>,
@@ -22,7 +23,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    /// Reads the files; fails with what to tell the user.
+    /// Reads the certificates and keys. Errors are texts for the user.
     pub(super) async fn read(settings: &TlsSettings) -> Result<Self, String> {
         let mut read = [None, None, None];
         let parts = [
@@ -41,7 +42,7 @@ impl Material {
     }
 }
 
-/// The names that the certificate of the other end must prove.
+/// Returns the resolver of the name that the server's certificate must contain.
 pub(super) fn server_names(
     settings: &TlsSettings,
 ) -> Result<Arc<dyn ResolveServerName + Send + Sync>, String> {
@@ -55,7 +56,7 @@ pub(super) fn server_names(
     Ok(Arc::new(FixedServerNameResolver::new(name)))
 }
 
-/// The configuration of a client; fails with what to tell the user.
+/// Builds the rustls configuration of a client. Errors are texts for the user.
 pub(super) fn config(
     settings: &TlsSettings,
     material: &Material,
@@ -103,7 +104,8 @@ pub(super) fn config(
     Ok(Arc::new(config))
 }
 
-/// The certificates to trust: the given ones, or the system's, which are read once.
+/// Returns the trusted certificates: the configured ones, or those of the system, which are read
+/// once.
 fn roots(material: &Material) -> Result<Arc<CertificatePool>, String> {
     static SYSTEM: OnceLock<Arc<CertificatePool>> = OnceLock::new();
     let Some(ca) = &material.ca else {
@@ -117,7 +119,7 @@ fn roots(material: &Material) -> Result<Arc<CertificatePool>, String> {
 }
 
 fn system_roots() -> Arc<CertificatePool> {
-    // A certificate that cannot be read cannot be trusted; a handshake that needs it fails.
+    // Certificates that cannot be parsed are not trusted; handshakes that need them fail.
     let found = rustls_native_certs::load_native_certs().certs;
     Arc::new(CertificatePool::of_parsable(found))
 }

@@ -1,22 +1,23 @@
-//! Counts TLS records as they are read from a socket.
+//! Tracks the boundaries of TLS records while they are read from a socket.
 //!
 //! A connection that ends without `close_notify` is complete if it ends between two records, as in
-//! Go: many servers end it so. An end inside a record is a loss. rustls reports both alike.
+//! Go, because many servers end connections this way. An end inside a record means lost data.
+//! rustls reports both cases as the same error.
 
-/// Bytes of a record before its content: type, version, length.
+/// Size in bytes of a record header: type, version, length.
 const HEADER_BYTES: usize = 5;
 
-/// Where in a record a stream is.
+/// Position of a stream within its current record.
 #[derive(Debug, Default)]
 pub(super) struct TlsRecords {
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
-    /// Bytes of content that are yet to come.
+    /// Number of content bytes of the current record that have not been read yet.
     content_bytes: usize,
 }
 
 impl TlsRecords {
-    /// Takes the next bytes of the stream into account.
+    /// Advances the position by the next bytes of the stream.
     pub(super) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.content_bytes > 0 {
@@ -38,7 +39,7 @@ impl TlsRecords {
         }
     }
 
-    /// Whether all records are complete.
+    /// Returns whether the stream is at a record boundary.
     pub(super) fn is_between(&self) -> bool {
         self.header_bytes == 0 && self.content_bytes == 0
     }

@@ -1,4 +1,4 @@
-//! Sends requests over pooled connections; TLS files that changed make new connections.
+//! Sends requests over pooled connections, and replaces the pool when TLS files have changed.
 
 use super::places::Places;
 use super::pool::{Pool, ResponseBody};
@@ -14,15 +14,15 @@ use hyper_rustls::HttpsConnector;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Connections to any host, all made in the same way.
+/// Connections to arbitrary hosts, all with the same TLS and proxy settings.
 pub(super) struct Transport {
     tls: TlsSettings,
     route: Route,
     enable_http2: bool,
-    /// Whether HTTP/2 is spoken and nothing else, without TLS too.
+    /// Whether only HTTP/2 is used, even without TLS.
     is_http2_alone: bool,
     places: Places,
-    /// The pool, and the keys and certificates that it was made with.
+    /// Current pool, with the certificates and keys with which it was created.
     pool: Mutex<Option<(Material, Arc<Pool>)>>,
 }
 
@@ -43,12 +43,13 @@ impl Transport {
         }
     }
 
-    /// Speaks HTTP/2 and nothing else.
+    /// Makes all connections use only HTTP/2, even without TLS.
     pub(super) fn speak_http2_alone(&mut self) {
         self.is_http2_alone = true;
     }
 
-    /// Sends one request; returns when the head of the response is there, or why it never will be.
+    /// Sends one request and returns as soon as the response head has arrived. The error is a text
+    /// with the cause.
     pub(super) async fn send(
         &self,
         mut request: Request<Bytes>,
@@ -60,7 +61,7 @@ impl Transport {
             let headers = request.headers_mut();
             headers.insert(PROXY_AUTHORIZATION, authorization);
         }
-        // HTTP/2 has no such header.
+        // HTTP/2 has no `Connection` header.
         if is_plain && !self.is_http2_alone && self.places.are_scarce() {
             let headers = request.headers_mut();
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -68,7 +69,8 @@ impl Transport {
         pool.send(&request).await
     }
 
-    /// The pool, made anew if a file changed. Old connections end when they are idle.
+    /// Returns the pool. Replaces it if a file has changed; connections of the old pool end when
+    /// they become idle.
     async fn pool(&self) -> Result<Arc<Pool>, String> {
         let material = Material::read(&self.tls).await?;
         let mut held = lock(&self.pool);

@@ -1,8 +1,8 @@
 //! Tunnels through HTTP proxies: the CONNECT request and its response.
 //!
-//! As in Go, the first head decides: 200 opens the tunnel, anything else is an error with the
-//! proxy's reason. The server behind the proxy does not speak first, so bytes behind the head are
-//! the body of the proxy's response, which is dropped.
+//! As in Go, the first response head decides: status 200 opens the tunnel, and any other status is
+//! an error with the proxy's reason. The server behind the proxy never sends first, so bytes after
+//! the head belong to the proxy's response and are dropped.
 
 use super::USER_AGENT;
 use super::proxy::Proxy;
@@ -13,7 +13,8 @@ use hyper::header::{HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGEN
 use hyper::{StatusCode, Uri};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Asks `proxy`, which `stream` reaches, to connect to `uri` and to pass on all that follows.
+/// Sends a CONNECT request to the proxy at the other end of `stream`, so that it connects to `uri`
+/// and forwards all further bytes.
 pub(super) async fn open_tunnel<S>(
     stream: &mut S,
     mut headers: HeaderMap,

@@ -1,4 +1,5 @@
-//! Servers on the loopback, with TLS if need be, that answer a request's head with a text.
+//! Test servers on the loopback, optionally with TLS, that respond to each request head with a
+//! text.
 
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -14,17 +15,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirec
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Who signed the certificates of server and client; valid until 2120.
+/// CA certificate for server and client certificates; valid until 2120.
 pub const CA: &str = include_str!("tls/ca.pem");
-/// A client's certificate.
+/// Certificate of the test client.
 pub const CLIENT: &str = include_str!("tls/client.pem");
-/// A client's key.
+/// Private key of the test client.
 pub const CLIENT_KEY: &str = include_str!("tls/client.key");
-/// The certificate of `metrics.internal`.
+/// Certificate for `metrics.internal`.
 const SERVER: &str = include_str!("tls/server.pem");
 const SERVER_KEY: &str = include_str!("tls/server.key");
 
-/// What a server asks of clients.
+/// Whether a server uses TLS and requires client certificates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tls {
     None,
@@ -32,16 +33,16 @@ pub enum Tls {
     Mutual,
 }
 
-/// A server, and the heads of the requests that it got.
+/// A server with the recorded heads of its requests.
 #[derive(Clone)]
 pub struct Server {
-    /// `127.0.0.1:port`
+    /// Address of the server, `127.0.0.1:port`.
     pub address: String,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Answers each request by `answer`, which gets its head and body.
+    /// Starts a server that responds with `answer`, called with head and body of each request.
     pub async fn start(tls: Tls, answer: fn(&str) -> Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self {
@@ -68,8 +69,8 @@ impl Server {
         server
     }
 
-    /// A server that speaks HTTP/2 with those who can, and else what [`Server::start`] speaks. Its
-    /// answer is the version; a head is kept for each connection.
+    /// Starts a server that uses HTTP/2 if the client supports it, otherwise HTTP/1. It responds
+    /// with the version and records one head per connection.
     pub async fn start_http2() -> Self {
         let mut config = config(Tls::Server);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -89,24 +90,24 @@ impl Server {
                     Ok::<_, Infallible>(hyper::Response::new(version))
                 });
                 let http2 = http2::Builder::new(TokioExecutor::new());
-                // It ends when the client leaves, which is no failure.
+                // The connection ends with an error when the client disconnects, which is expected.
                 let _ = http2.serve_connection(TokioIo::new(stream), answer).await;
             }
         })
         .await
     }
 
-    /// A SOCKS5 proxy for `user` with `pass`, which connects to the asked port of this machine,
-    /// whatever the name; the names are its heads.
+    /// Starts a SOCKS5 proxy for `user` with the password `pass`. It connects to the requested port
+    /// on this machine for every name, and records the names as heads.
     pub async fn start_socks() -> Self {
         Self::listen(|stream, heads| async move {
-            // A client that breaks off is what some tests want.
+            // Some tests disconnect on purpose.
             let _ = socks(stream, &heads).await;
         })
         .await
     }
 
-    /// A proxy that tunnels whatever it is asked to connect to, and answers other requests itself.
+    /// Starts a proxy that opens a tunnel for CONNECT and responds to other requests itself.
     pub async fn start_proxy(tls: Tls) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config(Tls::Server)));
         Self::listen(move |stream, heads| {
@@ -125,7 +126,8 @@ impl Server {
         .await
     }
 
-    /// Answers any number of requests on a connection with `here`, and leaves it open.
+    /// Starts a server that responds to any number of requests per connection with `here` and keeps
+    /// the connection open.
     pub async fn start_keeping() -> Self {
         Self::listen(|mut stream, heads| async move {
             while let Some(head) = read_head(&mut stream).await {
@@ -139,7 +141,7 @@ impl Server {
         .await
     }
 
-    /// Does `work` with each connection.
+    /// Starts a server that calls `work` for each connection.
     async fn listen<F>(
         work: impl Fn(TcpStream, Arc<Mutex<Vec<String>>>) -> F + Send + 'static,
     ) -> Self
@@ -160,13 +162,13 @@ impl Server {
         server
     }
 
-    /// The requests so far.
+    /// Returns the heads of the requests received so far.
     pub fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
 
-/// An answer with this body.
+/// Builds a response with this body.
 pub fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into()
@@ -183,7 +185,7 @@ async fn proxy<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, heads: &Mutex<V
         let _ = stream.shutdown().await;
         return;
     };
-    // Whatever name was asked for, the port is one of the test's.
+    // The name is ignored; the port belongs to a server of the test.
     let port = target.rsplit_once(':').unwrap().1;
     let address = format!("127.0.0.1:{port}");
     let mut onward = TcpStream::connect(address).await.unwrap();
@@ -202,7 +204,7 @@ async fn socks(mut stream: TcpStream, heads: &Mutex<Vec<String>>) -> std::io::Re
     }
     assert_eq!(stream.read_u8().await?, VERSION);
     if !short(&mut stream).await?.contains(&BY_PASSWORD) {
-        // No method that is offered will do.
+        // None of the offered authentication methods is acceptable.
         return stream.write_all(&[VERSION, 0xff]).await;
     }
     stream.write_all(&[VERSION, BY_PASSWORD]).await?;
@@ -238,7 +240,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The head of a request, and what of its body came with it.
+/// Reads the head of a request, and the part of its body that arrives with it.
 async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -284,8 +286,8 @@ fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
         .unwrap()
 }
 
-/// A server that sends bytes for each connection, counted from zero, once a request has come, and
-/// then closes the connection or holds it; its address.
+/// Starts a server that, after a request has arrived, sends bytes that depend on the index of the
+/// connection, and then closes the connection or keeps it open. Returns its address.
 pub async fn raw(answer: impl Fn(usize) -> (Vec<u8>, bool) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -299,7 +301,7 @@ pub async fn raw(answer: impl Fn(usize) -> (Vec<u8>, bool) + Send + 'static) -> 
                 continue;
             }
             let (bytes, closes) = answer(number);
-            // A client that has seen enough closes the connection.
+            // A client that has received enough closes the connection.
             let _ = stream.write_all(&bytes).await;
             if closes {
                 let _ = stream.shutdown().await;
@@ -310,7 +312,8 @@ pub async fn raw(answer: impl Fn(usize) -> (Vec<u8>, bool) + Send + 'static) -> 
     address
 }
 
-/// A server whose connections answer as many requests as their scripts have entries, and end then.
+/// Starts a server whose connections respond to as many requests as their scripts have entries, and
+/// then end.
 pub async fn scripted(scripts: Vec<Vec<&'static [u8]>>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server {
@@ -336,8 +339,8 @@ pub async fn scripted(scripts: Vec<Vec<&'static [u8]>>) -> Server {
     server
 }
 
-/// A server that ends TLS without `close_notify` after these bytes, and leaves out the last bytes
-/// of its last record; its address.
+/// Starts a server that ends TLS without `close_notify` after these bytes, and omits the last bytes
+/// of its last record. Returns its address.
 pub async fn unclosed(answer: &'static [u8], cut_bytes: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -354,12 +357,13 @@ pub async fn unclosed(answer: &'static [u8], cut_bytes: usize) -> String {
         }
         records.truncate(records.len() - cut_bytes);
         socket.write_all(&records).await.unwrap();
-        // Dropped without a word of TLS.
+        // The connection is dropped without ending TLS.
     });
     address
 }
 
-/// A proxy that answers a request for a tunnel with `answer`; whether TLS begins then.
+/// Starts a proxy that responds to a CONNECT request with `answer`. The receiver gets whether a TLS
+/// handshake follows.
 pub async fn tunnel(answer: Vec<u8>) -> (String, tokio::sync::oneshot::Receiver<bool>) {
     const HANDSHAKE: u8 = 22;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -377,8 +381,8 @@ pub async fn tunnel(answer: Vec<u8>) -> (String, tokio::sync::oneshot::Receiver<
     (address, has_begun)
 }
 
-/// A server that answers the first bytes of a request, reads no more and holds the connection; its
-/// address.
+/// Starts a server that responds after the first bytes of a request, stops reading and keeps the
+/// connection open. Returns its address.
 pub async fn hasty(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

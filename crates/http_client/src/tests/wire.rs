@@ -1,9 +1,10 @@
-//! Bytes on the wire: servers that send what a table says, with the verdicts of Go's client.
+//! Tests of HTTP/1 on the wire: servers send the bytes in a table, and the results must equal those
+//! of Go's client.
 
 use super::server::{hasty, raw, scripted, tunnel, unclosed};
 use super::*;
 
-/// The bytes that a row of a table stands for.
+/// Expands a row of a table to the bytes that it describes.
 fn expand(text: &str) -> Vec<u8> {
     let mut text = text.to_owned();
     while let Some((before, rest)) = text.split_once("<<") {
@@ -33,7 +34,7 @@ fn expand(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Status and body as the tables write them.
+/// Returns status and body in the notation of the tables.
 async fn verdict(client: &HttpClient, url: &str) -> (String, String) {
     let uri = url.parse().unwrap();
     let response = match client.get(&uri, &HeaderMap::new()).await {
@@ -74,8 +75,9 @@ async fn responses_of_http1_are_read_as_go_reads_them() {
 
 const KEPT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nm 1\n";
 
-/// Sends two requests, the second with `method` and `headers`, to a server whose first connection
-/// answers the second one with `last` and ends: whether it was answered, and the count of requests.
+/// Sends two requests, the second one with `method` and `headers`, to a server whose first
+/// connection responds to the second request with `last` and ends. Returns whether that request
+/// succeeded, and the number of received requests.
 async fn reuse(method: &Method, headers: &HeaderMap, last: &'static [u8]) -> (bool, usize) {
     let server = scripted(vec![vec![KEPT, last], vec![KEPT]]).await;
     let client = HttpClient::new(HttpSettings::default());
@@ -104,7 +106,7 @@ async fn request_on_a_connection_that_ended_is_sent_again_where_go_does_so() {
         (Method::GET, none(), &b""[..], (true, 3)),
         (Method::POST, none(), b"", (false, 2)),
         (Method::POST, idempotent(), b"", (true, 3)),
-        // Some of the response has come.
+        // A part of the response has already arrived.
         (Method::GET, none(), b"HTTP/1.1 2", (false, 2)),
         (Method::GET, none(), b"HTTP/1.1 100 C\r\n\r\n", (false, 2)),
     ] {
@@ -127,7 +129,7 @@ async fn response_may_come_before_the_whole_request_is_sent() {
     let refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno\n";
     let uri = format!("http://{}/", hasty(refusal).await);
     let client = HttpClient::new(HttpSettings::default());
-    // More than the buffers of both sockets hold.
+    // Larger than the buffers of both sockets.
     let body = vec![b'x'; 64 << 20].into();
     let (uri, headers) = (uri.parse().unwrap(), HeaderMap::new());
     let response = client.post(&uri, &headers, body).await.unwrap();
@@ -145,7 +147,7 @@ async fn connection_with_an_unasked_response_is_not_used_again() {
     for _ in 0..2 {
         assert_eq!(ask(&client, &url).await.as_deref(), Ok("m 1\n"));
     }
-    // The second request was not answered by what had come before it.
+    // The bytes that arrived early were not used as the response of the second request.
     assert_eq!(server.heads().len(), 2);
 }
 
@@ -210,7 +212,7 @@ fn packed(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Go's verdicts: `compress/gzip` behind a `Content-Encoding` of exactly `gzip`.
+/// Checks the results of Go's `compress/gzip` for a `Content-Encoding` of exactly `gzip`.
 #[tokio::test]
 async fn packed_bodies_are_whole_or_errors() {
     let one = packed("m 1\n");
