@@ -1,20 +1,20 @@
-//! A certificate, parsed as strictly as Go's `x509.ParseCertificate`.
+//! Parser of X.509 certificates that is as strict as Go's `x509.ParseCertificate`.
 //!
-//! Invariant: each parsed field is valid by itself: strings have their alphabet, extensions appear
-//! once. Certificates that Go cannot parse are [`MalformedCertificate`], with Go's text.
+//! Invariant: each parsed field is valid by itself: strings match their alphabet, and extensions
+//! are unique. Certificates that Go cannot parse return [`MalformedCertificate`] with Go's text.
 
 use super::der::{self, BitString, Der, INTEGER, OID, SEQUENCE, SET};
 use super::extensions::Extensions;
 use super::key::{PublicKey, SignatureKind};
 use super::validity::Validity;
 
-/// The highest version, counted from one.
+/// Highest valid certificate version.
 const VERSION_MAX: i64 = 3;
 
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 
-/// Why bytes are no certificate.
+/// Error for bytes that are not a valid certificate; contains Go's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("x509: {0}")]
 pub struct MalformedCertificate(pub String);
@@ -25,26 +25,26 @@ impl From<&str> for MalformedCertificate {
     }
 }
 
-/// A certificate.
+/// A parsed certificate, with the encoded fields that verification needs.
 #[derive(Clone, Debug)]
 pub struct X509Certificate {
     pub(crate) raw: Vec<u8>,
-    /// The part that is signed.
+    /// The signed part of the certificate (`tbsCertificate`).
     pub(crate) signed: Vec<u8>,
     pub(crate) signature_kind: SignatureKind,
     pub(crate) signature: Vec<u8>,
-    /// From 1 to 3.
+    /// Version of the certificate, from 1 to 3.
     pub(crate) version: i64,
     pub(crate) issuer: Vec<u8>,
     pub(crate) subject: DistinguishedSubject,
     pub(crate) validity: Validity,
-    /// The key as in the certificate, with its kind.
+    /// The encoded public key with its algorithm (`SubjectPublicKeyInfo`).
     pub(crate) key_info: Vec<u8>,
     pub(crate) key: PublicKey,
     pub(crate) extensions: Extensions,
 }
 
-/// The subject, and the parts of it that texts need.
+/// The encoded subject, and the parts of it that appear in error texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DistinguishedSubject {
     pub raw: Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) struct DistinguishedSubject {
 }
 
 impl X509Certificate {
-    /// Parses DER without trailing bytes.
+    /// Parses a certificate in DER. Trailing bytes are an error.
     pub fn parse(bytes: &[u8]) -> Result<Self, MalformedCertificate> {
         let mut outer = Der::new(bytes);
         let whole = outer.whole(SEQUENCE);
@@ -103,12 +103,13 @@ impl X509Certificate {
         })
     }
 
-    /// The names that the certificate is valid for.
+    /// Returns the subject alternative names, for which the certificate is valid.
     pub fn names(&self) -> &super::AlternativeNames {
         &self.extensions.names
     }
 
-    /// The certificate in texts: its common name, or else its organization.
+    /// Returns the name of the certificate in error texts: its common name, or else its
+    /// organization.
     pub(crate) fn title(&self) -> &str {
         match &self.subject.organization {
             Some(organization) if self.subject.common_name.is_empty() => organization,
@@ -117,7 +118,7 @@ impl X509Certificate {
     }
 }
 
-/// An algorithm and its parameters, which may be missing.
+/// Identifier of an algorithm with its encoded parameters, which are empty if missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AlgorithmId<'d> {
     pub oid: &'d [u8],
@@ -148,7 +149,7 @@ fn version(fields: &mut Der<'_>) -> Result<i64, MalformedCertificate> {
     }
 }
 
-/// A distinguished name.
+/// Parses a distinguished name.
 fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertificate> {
     let whole = fields.whole(SEQUENCE);
     let whole = whole.ok_or("malformed issuer")?;
@@ -181,7 +182,8 @@ fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertif
     Ok(subject)
 }
 
-/// A string of one of ASN.1's kinds, which must keep to the alphabet of its kind.
+/// Decodes a string of an ASN.1 type. Fails if it contains characters outside of the type's
+/// alphabet.
 fn text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
     let ascii = |is_allowed: fn(&u8) -> bool, refused| match bytes.iter().all(is_allowed) {
         true => Ok(String::from_utf8_lossy(bytes).into_owned()),
@@ -204,12 +206,14 @@ fn text(tag: u8, bytes: &[u8]) -> Result<String, &'static str> {
     }
 }
 
-/// PrintableString with `*` and `&`, which real certificates contain.
+/// Returns whether a PrintableString may contain `byte`. `*` and `&` are accepted, because real
+/// certificates contain them.
 fn is_printable(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"'()+,-./ :=?*&".contains(byte)
 }
 
-/// BMPString: two bytes a character, without surrogates and noncharacters. A zero may end it.
+/// Decodes a BMPString: two bytes per character, without surrogates and noncharacters. A
+/// terminating zero is removed.
 fn two_byte_text(bytes: &[u8]) -> Option<String> {
     let (units, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {
@@ -232,7 +236,7 @@ fn key(mut der: Der<'_>) -> Result<PublicKey, MalformedCertificate> {
     Ok(PublicKey::read(algorithm, &bits.right_aligned())?)
 }
 
-/// The extensions, which only version 3 has. Version 1 may be followed by anything.
+/// Parses the extensions, which only version 3 has. In version 1, anything may follow.
 fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, MalformedCertificate> {
     if version == 1 {
         return Ok(Extensions::default());
@@ -263,7 +267,7 @@ fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, Malforme
     Extensions::read(&found)
 }
 
-/// One extension.
+/// An extension with its undecoded value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extension<'d> {
     pub oid: &'d [u8],
@@ -289,7 +293,7 @@ impl<'d> Extension<'d> {
     }
 }
 
-/// An object identifier as text.
+/// Formats an object identifier in dotted notation.
 pub(crate) fn dotted(oid: &[u8]) -> String {
     let mut arcs = Vec::new();
     let mut arc = 0u64;
@@ -307,7 +311,7 @@ pub(crate) fn dotted(oid: &[u8]) -> String {
     arcs.join(".")
 }
 
-/// An object identifier whose arcs are not checked, as Go does not check them.
+/// Reads an object identifier without checking its arcs, as Go does at these places.
 pub(crate) fn raw_oid<'d>(der: &mut Der<'d>) -> Option<&'d [u8]> {
     der.read(OID)
 }

@@ -1,7 +1,6 @@
-//! Name constraints of authorities, matched as Go matches them: names of hosts, addresses, mail
-//! addresses and URIs. Constraints of other kinds are unknown.
-//!
-//! Go searches sorted constraints; this compares them one by one, within a budget.
+//! Name constraints of CA certificates, matched as in Go: DNS names, IP addresses, mail addresses
+//! and URIs. Constraints of other kinds are unknown. Go searches sorted constraints; this
+//! implementation compares them one by one, within a budget.
 
 use super::X509Certificate;
 use super::certificate::MalformedCertificate;
@@ -11,7 +10,7 @@ use super::uri;
 use std::fmt;
 use std::net::IpAddr;
 
-/// The constraints of one authority.
+/// Permitted and excluded subtrees of one CA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameConstraints {
     permitted: Subtrees,
@@ -26,22 +25,22 @@ struct Subtrees {
     ips: Vec<IpNetwork>,
 }
 
-/// Addresses with the same first bits.
+/// A network: the addresses with the same first bits.
 #[derive(Clone, Copy, Debug)]
 struct IpNetwork {
     address: IpAddr,
     mask: IpAddr,
 }
 
-/// A mail address.
+/// A parsed mail address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mailbox {
     local: String,
-    /// In lower case.
+    /// Domain in lower case.
     domain: String,
 }
 
-/// The rest of the comparisons that one certificate may cost.
+/// Number of comparisons that remain for one certificate.
 #[derive(Debug)]
 pub(crate) struct ComparisonBudget(pub usize);
 
@@ -54,7 +53,7 @@ impl ComparisonBudget {
 }
 
 impl NameConstraints {
-    /// The constraints, and whether all of their kinds are known.
+    /// Parses the extension. Also returns whether all of its constraints are of known kinds.
     pub(crate) fn read(mut value: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
         const MALFORMED: &str = "invalid NameConstraints extension";
         let mut fields = value.open(SEQUENCE).filter(|_| value.is_empty());
@@ -93,7 +92,7 @@ impl Subtrees {
         Ok((found, are_known))
     }
 
-    /// Adds a subtree; returns whether its kind is known.
+    /// Adds a subtree. Returns whether its kind is known.
     fn add(&mut self, tag: u8, content: &[u8]) -> Result<bool, MalformedCertificate> {
         const EMAIL: u8 = der::context(1);
         const DNS: u8 = der::context(2);
@@ -146,7 +145,7 @@ impl IpNetwork {
         };
         let network = Self { address, mask };
         let bits = bits(mask);
-        // Ones, then zeros.
+        // A valid mask consists of ones followed by zeros.
         match bits.leading_ones() + bits.trailing_zeros() >= u128::BITS {
             true => Ok(network),
             false => Err(MalformedCertificate(format!(
@@ -168,7 +167,7 @@ impl fmt::Display for IpNetwork {
     }
 }
 
-/// An address with its first bit at the top.
+/// Returns the bits of an address, aligned to the most significant bit.
 fn bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
@@ -176,7 +175,7 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-/// Checks the names of all certificates of a chain against the constraints of those above them.
+/// Checks the names of each certificate in a chain against the constraints of those above it.
 /// `chain` begins with the leaf.
 pub(crate) fn check_constraints(
     chain: &[&X509Certificate],
@@ -198,10 +197,10 @@ pub(crate) fn check_constraints(
     Ok(())
 }
 
-/// The names of a certificate in the form in which constraints are compared.
+/// Names of a certificate in the form in which they are compared with constraints.
 struct Subjects<'n> {
     names: &'n AlternativeNames,
-    /// Hosts of the URIs.
+    /// Hosts of the URIs, in the same order.
     hosts: Vec<String>,
     mailboxes: Vec<Mailbox>,
 }
@@ -252,7 +251,7 @@ impl<'n> Subjects<'n> {
     }
 }
 
-/// Constraints of one kind.
+/// Constraints of one kind, with the budget for comparisons.
 struct KindConstraints<'c, C> {
     title: &'static str,
     permitted: &'c [C],
@@ -275,7 +274,7 @@ impl<'c, C: fmt::Display> KindConstraints<'c, C> {
         }
     }
 
-    /// Checks one name. `is_within` gets whether the constraint excludes.
+    /// Checks one name. The third argument of `is_within` is true for excluded subtrees.
     fn check<N>(
         &mut self,
         name: &N,
@@ -300,8 +299,9 @@ impl<'c, C: fmt::Display> KindConstraints<'c, C> {
     }
 }
 
-/// Whether a host, perhaps with a wildcard, is in the subtree of a constraint. A dot at the start
-/// of the constraint requires a label before it. An excluded host excludes its wildcard too.
+/// Returns whether a host, which may be a wildcard, is in the subtree of a constraint. A constraint
+/// with a leading dot matches only names with an additional label. An exclusion of a host also
+/// excludes its wildcard.
 fn is_host_within(constraint: &String, host: &String, is_exclusion: bool) -> bool {
     if constraint.is_empty() {
         return true;
@@ -335,7 +335,7 @@ fn is_mailbox_within(constraint: &String, mailbox: &Mailbox, is_exclusion: bool)
     }
 }
 
-/// The host of a URI, which constraints require to be a name.
+/// Returns the host of a URI. Fails unless it is a name, which constraints require.
 fn constrained_host(uri: &str) -> Result<String, String> {
     let host = uri::host(uri).unwrap_or_default();
     if host.is_empty() {
@@ -361,7 +361,8 @@ fn constrained_host(uri: &str) -> Result<String, String> {
 }
 
 impl Mailbox {
-    /// A mail address of RFC 2821; its domain may be anything visible.
+    /// Parses a mail address as defined by RFC 2821. The domain may contain all visible ASCII
+    /// characters.
     fn parse(text: &str) -> Option<Self> {
         let (local, rest) = match text.strip_prefix('"') {
             Some(quoted) => quoted_local(quoted)?,
@@ -375,7 +376,7 @@ impl Mailbox {
     }
 }
 
-/// The text up to a closing quote, and the rest behind it.
+/// Returns the unescaped text up to the closing quote, and the rest after it.
 fn quoted_local(text: &str) -> Option<(String, &str)> {
     let mut local = String::new();
     let mut chars = text.char_indices();
@@ -396,7 +397,7 @@ fn quoted_local(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Words with dots between them, and the rest behind them.
+/// Returns the words that are separated by dots, and the rest after them.
 fn plain_local(text: &str) -> Option<(String, &str)> {
     const MARKS: &str = "!#$%&'*+-/=?^_`{|}~.";
     let mut local = String::new();
@@ -404,7 +405,7 @@ fn plain_local(text: &str) -> Option<(String, &str)> {
     while let Some(c) = rest.chars().next() {
         let is_word = |c: char| c.is_ascii_alphanumeric() || MARKS.contains(c);
         match c {
-            // An escaped character stands for itself, whatever it is.
+            // As in Go, any character may be escaped.
             '\\' => {
                 rest = &rest[1..];
                 local.push(rest.chars().next()?);

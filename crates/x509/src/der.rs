@@ -1,7 +1,8 @@
-//! A reader of DER as strict as Go's `cryptobyte`: tags of one byte, minimal lengths and integers.
+//! DER reader that is as strict as Go's `cryptobyte`: single-byte tags, minimal lengths and
+//! integers.
 //!
-//! Invariant: an element never reaches past its parent. `None` is any violation; the caller names
-//! the field.
+//! Invariant: an element never extends beyond its parent. All violations return `None`; the caller
+//! names the field.
 
 pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;
@@ -13,33 +14,33 @@ pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 
-/// The bits of a tag that mean a number above 30 in further bytes, which Go does not read.
+/// Tag bits that announce a tag number above 30 in further bytes, which Go does not support.
 const HIGH_TAG: u8 = 0x1f;
 
-/// A tag of the context, of a value without elements.
+/// Returns a context-specific tag of a primitive value.
 pub(crate) const fn context(number: u8) -> u8 {
     0x80 | number
 }
 
-/// A tag of the context, of a value with elements.
+/// Returns a context-specific tag of a constructed value.
 pub(crate) const fn nested(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// The unread rest of some DER.
+/// Unread rest of DER data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'d>(&'d [u8]);
 
-/// One value.
+/// One element: a tag with its content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DerElement<'d> {
     pub tag: u8,
-    /// With tag and length.
+    /// The complete element, including tag and length.
     pub whole: &'d [u8],
     pub content: &'d [u8],
 }
 
-/// A BIT STRING.
+/// Content of a BIT STRING.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BitString<'d> {
     bytes: &'d [u8],
@@ -55,12 +56,12 @@ impl<'d> Der<'d> {
         self.0.is_empty()
     }
 
-    /// Whether the next value has this tag.
+    /// Returns whether the next element has this tag.
     pub(crate) fn has(&self, tag: u8) -> bool {
         self.0.first() == Some(&tag)
     }
 
-    /// The next value, whatever it is.
+    /// Reads the next element, of any tag.
     pub(crate) fn any(&mut self) -> Option<DerElement<'d>> {
         let (tag, first) = (*self.0.first()?, *self.0.get(1)?);
         if tag & HIGH_TAG == HIGH_TAG {
@@ -80,7 +81,8 @@ impl<'d> Der<'d> {
         })
     }
 
-    /// The bytes of tag and length, and the length, which must need its long form.
+    /// Decodes a length in long form. Returns the size of tag and length in bytes, and the length,
+    /// which must not fit the short form.
     fn long_length(&self, first: u8) -> Option<(usize, usize)> {
         let count = usize::from(first & 0x7f);
         if count == 0 || count > size_of::<u32>() {
@@ -91,22 +93,22 @@ impl<'d> Der<'d> {
         (length >= 0x80 && bytes[0] != 0).then_some((2 + count, length))
     }
 
-    /// The content of the next value, which must have this tag.
+    /// Reads the content of the next element, which must have this tag.
     pub(crate) fn read(&mut self, tag: u8) -> Option<&'d [u8]> {
         self.whole(tag).map(|element| element.content)
     }
 
-    /// The next value, which must have this tag, to be read on.
+    /// Reads the next element, which must have this tag, and returns a reader of its content.
     pub(crate) fn open(&mut self, tag: u8) -> Option<Self> {
         self.read(tag).map(Self)
     }
 
-    /// The next value whole, which must have this tag.
+    /// Reads the complete next element, which must have this tag.
     pub(crate) fn whole(&mut self, tag: u8) -> Option<DerElement<'d>> {
         self.any().filter(|element| element.tag == tag)
     }
 
-    /// The next value if it has this tag. The outer `None` is a malformed one.
+    /// Reads the next element if it has this tag. The outer `None` means that it is malformed.
     pub(crate) fn optional(&mut self, tag: u8) -> Option<Option<Self>> {
         match self.has(tag) {
             true => self.open(tag).map(Some),
@@ -122,7 +124,7 @@ impl<'d> Der<'d> {
         }
     }
 
-    /// The bytes of an integer with this tag, in two's complement.
+    /// Reads an integer with this tag. Returns its bytes in two's complement.
     pub(crate) fn integer(&mut self, tag: u8) -> Option<&'d [u8]> {
         let bytes = self.read(tag)?;
         match bytes {
@@ -131,7 +133,7 @@ impl<'d> Der<'d> {
         }
     }
 
-    /// An integer with this tag that fits.
+    /// Reads an integer with this tag that fits into `i64`.
     pub(crate) fn small_integer(&mut self, tag: u8) -> Option<i64> {
         let bytes = self.integer(tag)?;
         let is_negative = *bytes.first()? >= 0x80;
@@ -141,7 +143,7 @@ impl<'d> Der<'d> {
         Some(i64::from_be_bytes(wide))
     }
 
-    /// A positive integer without leading zeros.
+    /// Reads a positive integer. Returns its bytes without leading zeros.
     pub(crate) fn positive(&mut self) -> Option<&'d [u8]> {
         match self.integer(INTEGER)? {
             [0] | [0x80..=0xff, ..] => None,
@@ -160,8 +162,8 @@ impl<'d> Der<'d> {
         })
     }
 
-    /// The bytes of an object identifier. Its arcs are below 2³¹, so that equal bytes are equal
-    /// identifiers.
+    /// Reads the bytes of an object identifier. Its arcs are below 2³¹, and its encoding is unique,
+    /// so identifiers can be compared as bytes.
     pub(crate) fn oid(&mut self) -> Option<&'d [u8]> {
         let bytes = self.read(OID)?;
         let mut rest = bytes;
@@ -174,7 +176,7 @@ impl<'d> Der<'d> {
     }
 }
 
-/// Skips one arc of an object identifier.
+/// Returns the bytes after the first arc of an object identifier.
 fn after_arc(bytes: &[u8]) -> Option<&[u8]> {
     const WITHOUT_ROOM: u32 = 1 << (31 - 7);
     if bytes.first() == Some(&0x80) {
@@ -194,13 +196,14 @@ fn after_arc(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl BitString<'_> {
-    /// Whether the bit of this number is set, the highest of the first byte being the first.
+    /// Returns whether the bit `index` is set. Bit zero is the most significant bit of the first
+    /// byte.
     pub(crate) fn has(&self, index: usize) -> bool {
         let byte = self.bytes.get(index / 8).copied().unwrap_or(0);
         byte & (0x80 >> (index % 8)) != 0
     }
 
-    /// The bits as a number.
+    /// Returns the bits as a big-endian number, shifted by the unused bits.
     pub(crate) fn right_aligned(&self) -> Vec<u8> {
         if self.unused_bits == 0 {
             return self.bytes.to_vec();

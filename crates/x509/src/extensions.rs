@@ -1,4 +1,4 @@
-//! The extensions of a certificate: what Go reads of them, and what of them it does not know.
+//! Certificate extensions: parses those that Go evaluates, and records unknown critical ones.
 
 use super::certificate::{Extension, MalformedCertificate, raw_oid};
 use super::constraints::NameConstraints;
@@ -6,10 +6,10 @@ use super::der::{self, Der, INTEGER, OCTET_STRING, SEQUENCE};
 use super::uri;
 use std::net::IpAddr;
 
-/// The key may sign certificates.
+/// Bit of the key usage that permits signing certificates.
 const CERTIFICATE_SIGN: usize = 5;
 
-/// Bits of a key usage that have a meaning.
+/// Number of defined key usage bits.
 const KEY_USAGES: usize = 9;
 
 const ANY_USAGE: &[u8] = &[0x55, 0x1d, 0x25, 0];
@@ -17,19 +17,19 @@ const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 const AUTHORITY_INFO_ACCESS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 1];
 
-/// What the extensions of a certificate contain.
+/// Contents of a certificate's extensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extensions {
-    /// Whether a key usage is set which does not include the signing of certificates.
+    /// Whether a key usage is present that does not permit signing certificates.
     pub refuses_signing: bool,
     pub basic: Option<BasicConstraints>,
-    /// The whole extension of alternative names, if there is one.
+    /// The encoded extension of subject alternative names, if present.
     pub raw_names: Option<Vec<u8>>,
     pub names: AlternativeNames,
     pub usages: Option<Usages>,
     pub constraints: Option<NameConstraints>,
     pub policies: Vec<Vec<u8>>,
-    /// Policies of the issuer, and those of the subject that stand for them.
+    /// Pairs of a policy of the issuer and the equivalent policy of the subject.
     pub policy_mappings: Vec<(Vec<u8>, Vec<u8>)>,
     pub require_explicit_policy: Option<i64>,
     pub inhibit_policy_mapping: Option<i64>,
@@ -39,14 +39,14 @@ pub(crate) struct Extensions {
     pub has_unknown_critical: bool,
 }
 
-/// Whether the certificate is an authority, and how many intermediates may be below it.
+/// Whether the certificate belongs to a CA, and the maximum number of intermediates below it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BasicConstraints {
     pub is_ca: bool,
     pub path_length_max: Option<u64>,
 }
 
-/// Extended key usages, as far as TLS needs them.
+/// Extended key usages that are relevant for TLS.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usages {
     pub has_any: bool,
@@ -54,14 +54,14 @@ pub(crate) struct Usages {
     pub has_client: bool,
 }
 
-/// Subject alternative names.
+/// Subject alternative names, by kind and in the order of the certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlternativeNames {
-    /// Hosts, perhaps with a wildcard.
+    /// DNS names, which may be wildcards.
     pub dns: Vec<String>,
-    /// Mail addresses.
+    /// Mail addresses, as in the certificate.
     pub emails: Vec<String>,
-    /// Addresses of hosts.
+    /// IP addresses of hosts.
     pub ips: Vec<IpAddr>,
     /// URIs, as in the certificate.
     pub uris: Vec<String>,
@@ -87,7 +87,7 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Reads the extension 2.5.29.`number`; returns whether it is known.
+    /// Parses the extension 2.5.29.`number`. Returns whether it is known and can be enforced.
     fn add(&mut self, number: u8, extension: &Extension<'_>) -> Result<bool, MalformedCertificate> {
         let value = Der::new(extension.value);
         match number {
@@ -224,20 +224,21 @@ fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, MalformedCe
     Ok(names)
 }
 
-/// A text of ASCII.
+/// Decodes an ASCII string.
 pub(crate) fn ascii(bytes: &[u8]) -> Option<String> {
     let text = str::from_utf8(bytes).ok().filter(|text| text.is_ascii())?;
     Some(text.to_owned())
 }
 
-/// An address of 4 or 16 bytes.
+/// Decodes an IP address of 4 or 16 bytes.
 pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
         .ok()
 }
 
-/// Extended key usages; none for an empty list, which Go takes for a missing one.
+/// Parses extended key usages. Returns an inner `None` for an empty list, which Go treats as a
+/// missing extension.
 fn usages(mut value: Der<'_>) -> Option<Option<Usages>> {
     let mut all = value.open(SEQUENCE)?;
     if all.is_empty() {
@@ -269,7 +270,8 @@ fn policies(mut value: Der<'_>) -> Option<Vec<Vec<u8>>> {
     Some(policies)
 }
 
-/// Whether arcs are complete and minimal; unlike other identifiers they may be of any size.
+/// Returns whether all arcs are complete and minimal. Unlike in other object identifiers, they may
+/// have any size.
 fn is_policy(oid: &[u8]) -> bool {
     let is_complete = oid.last().is_some_and(|last| last & 0x80 == 0);
     let mut is_start = true;
@@ -292,7 +294,7 @@ fn policy_mappings(mut value: Der<'_>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     Some(mappings)
 }
 
-/// CRL distribution points are not used, but must be well-formed.
+/// Validates CRL distribution points, which are otherwise ignored.
 fn check_distribution_points(mut value: Der<'_>) -> Option<()> {
     let mut points = value.open(SEQUENCE)?;
     while !points.is_empty() {
@@ -308,7 +310,7 @@ fn check_distribution_points(mut value: Der<'_>) -> Option<()> {
     Some(())
 }
 
-/// Addresses of the authority are not used, but must be well-formed.
+/// Validates the authority information access, which is otherwise ignored.
 fn check_info_access(extension: &Extension<'_>) -> Result<bool, MalformedCertificate> {
     if extension.is_critical {
         return Err("authority info access incorrectly marked critical".into());

@@ -1,8 +1,9 @@
-//! Certificates in TLS handshakes: verifiers for rustls, and the check of the peer's signature, by
-//! the rules of Go's `crypto/tls`.
+//! Certificates in TLS handshakes: a server certificate verifier for rustls, and the verification
+//! of the peer's signature, by the rules of Go's `crypto/tls`.
 //!
-//! Invariant: even a peer whose certificate is not judged must send certificates that can be
-//! parsed, with RSA keys of at most [`RSA_BITS_MAX`], and prove that it has the key of the first.
+//! Invariant: even a peer whose certificate is not verified must send certificates that can be
+//! parsed, with RSA keys of at most [`RSA_BITS_MAX`] bits, and must prove possession of the key of
+//! the first certificate.
 
 use super::key::{EllipticCurve, Hash, PublicKey, SignatureKind};
 use super::{
@@ -15,10 +16,10 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use std::io;
 use std::sync::Arc;
 
-/// Bits of an RSA key that a peer may send.
+/// Maximum size in bits of an RSA key in a peer's certificates.
 pub const RSA_BITS_MAX: usize = 8192;
 
-/// Algorithms of signatures that a peer may use, the preferred one first.
+/// Signature schemes that a peer may use, in order of preference.
 pub const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PSS_SHA256,
     SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -32,7 +33,7 @@ pub const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::ECDSA_NISTP521_SHA512,
 ];
 
-/// Why certificates of a peer are not accepted, with the text of Go.
+/// Why a peer's certificates are rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerRefused {
     /// A certificate of a server cannot be parsed.
@@ -41,16 +42,16 @@ pub enum PeerRefused {
     /// A certificate of a client cannot be parsed.
     #[error("tls: failed to parse client certificate: {0}")]
     MalformedOfClient(MalformedCertificate),
-    /// An RSA key is too large.
+    /// An RSA key exceeds [`RSA_BITS_MAX`] bits.
     #[error("tls: {0} sent certificate containing RSA key larger than {RSA_BITS_MAX} bits")]
     LargeKey(Purpose),
-    /// The first key cannot sign handshakes.
+    /// The key of the first certificate cannot sign handshakes.
     #[error("tls: {0}'s certificate contains an unsupported type of public key: {1}")]
     UselessKey(Purpose, &'static str),
-    /// The certificate is not trusted.
+    /// The certificate is not trusted, for the contained reason.
     #[error("tls: failed to verify certificate: {0}")]
     Untrusted(#[from] CertificateRefused),
-    /// The handshake is not signed by the first key.
+    /// The signature of the handshake is invalid for the first certificate's key.
     #[error("tls: invalid signature by the peer's certificate: {0}")]
     WrongSignature(String),
 }
@@ -62,8 +63,8 @@ impl From<PeerRefused> for Error {
     }
 }
 
-/// The text about the peer's certificates in the error of a handshake, if they are the reason. An
-/// error of rustls shows it inside the names of its types.
+/// Returns the reason in a handshake error that was caused by the peer's certificates. The text of
+/// a rustls error would contain internal type names.
 pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut error = error;
     while let Some(inner) = error
@@ -78,7 +79,7 @@ pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<S
     }
 }
 
-/// Certificates that a peer sent.
+/// Parsed certificates that a peer sent in a handshake.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
     purpose: Purpose,
@@ -87,7 +88,7 @@ pub struct PeerCertificates {
 }
 
 impl PeerCertificates {
-    /// Parses those of a server or a client, and checks their keys.
+    /// Parses the certificates of a server or client and checks the sizes of their keys.
     pub fn read(
         purpose: Purpose,
         leaf: &CertificateDer<'_>,
@@ -114,7 +115,7 @@ impl PeerCertificates {
         sizes.any(|bits| bits > RSA_BITS_MAX)
     }
 
-    /// Judges the first certificate.
+    /// Verifies the first certificate against `roots`, and that it is valid for `host` if given.
     pub fn check(
         &self,
         roots: &CertificatePool,
@@ -131,7 +132,7 @@ impl PeerCertificates {
         verify(&self.leaf, &trust)
     }
 
-    /// Checks that the first key can sign handshakes.
+    /// Checks that the key of the first certificate can sign handshakes.
     pub fn check_key(&self) -> Result<(), PeerRefused> {
         match &self.leaf.key {
             PublicKey::Useless(kind) => Err(PeerRefused::UselessKey(self.purpose, kind)),
@@ -140,18 +141,19 @@ impl PeerCertificates {
         }
     }
 
-    /// The first certificate.
+    /// Returns the first certificate, which identifies the peer.
     pub fn leaf(&self) -> &X509Certificate {
         &self.leaf
     }
 }
 
-/// What a client requires of servers.
+/// Server certificate verifier of a TLS client.
 #[derive(Debug)]
 pub struct ServerCheck {
-    /// Trusted certificates; none if any server will do.
+    /// Trusted certificates; `None` if any certificate is accepted.
     pub roots: Option<Arc<CertificatePool>>,
-    /// The name that servers must prove, instead of the host that the client connects to.
+    /// Name that the certificate must be valid for, instead of the host that the client connects
+    /// to.
     pub server_name: Option<String>,
 }
 
@@ -200,7 +202,8 @@ impl ServerCertVerifier for ServerCheck {
     }
 }
 
-/// Checks the peer's signature in TLS 1.2, where a scheme of ECDSA names a hash and no curve.
+/// Verifies the peer's signature in TLS 1.2, where an ECDSA scheme defines the hash but not the
+/// curve.
 pub fn check_tls12_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,
@@ -209,7 +212,7 @@ pub fn check_tls12_signature(
     check_signature(message, certificate, signature, false)
 }
 
-/// Checks the peer's signature in TLS 1.3.
+/// Verifies the peer's signature in TLS 1.3.
 pub fn check_tls13_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,
@@ -244,7 +247,7 @@ fn check_signature(
     Ok(HandshakeSignatureValid::assertion())
 }
 
-/// The algorithm of a scheme, and the curve that it requires in TLS 1.3.
+/// Returns the algorithm of a signature scheme, and the curve that it requires in TLS 1.3.
 fn scheme_parts(scheme: SignatureScheme) -> Option<(SignatureKind, Option<EllipticCurve>)> {
     use SignatureKind::{Ecdsa, Ed25519, Rsa, RsaPss};
     Some(match scheme {

@@ -1,15 +1,16 @@
-//! Whether a certificate is valid for a host, as Go's `VerifyHostname` decides: alternative names
-//! alone count, the common name does not.
+//! Checks whether a certificate is valid for a host, as Go's `VerifyHostname` does: only subject
+//! alternative names are used, not the common name.
 
 use super::X509Certificate;
 use super::verify::CertificateRefused;
 use std::fmt::Display;
 use std::net::IpAddr;
 
-/// Names that a text lists.
+/// Number of names from which an error text contains their count instead of the names.
 const LISTED_MAX: usize = 100;
 
-/// Checks that `certificate` is valid for `host`: a name, or an address, perhaps in brackets.
+/// Checks that `certificate` is valid for `host`, which is a name or an IP address, optionally in
+/// brackets.
 pub(crate) fn check_host(
     certificate: &X509Certificate,
     host: &str,
@@ -31,8 +32,8 @@ pub(crate) fn check_host(
     }
 }
 
-/// Whether a name of a certificate stands for a host in lower case. Wildcards and a dot at the end
-/// have a meaning in valid names; others must be equal.
+/// Returns whether a name in a certificate matches a lower-case host. Wildcards and trailing dots
+/// have a meaning only in valid names; other names must be equal.
 fn matches(name: &str, wanted: &str) -> bool {
     if is_host(wanted, false) && is_host(name, true) {
         return matches_labels(name, wanted);
@@ -55,7 +56,8 @@ fn matches_labels(name: &str, wanted: &str) -> bool {
     }
 }
 
-/// Whether a text is a host, in which underscores are taken too, or a pattern of hosts.
+/// Returns whether a text is a valid host name or, with `is_pattern`, a wildcard pattern.
+/// Underscores are accepted.
 fn is_host(text: &str, is_pattern: bool) -> bool {
     let text = match text.strip_suffix('.') {
         Some(text) if !is_pattern => text,

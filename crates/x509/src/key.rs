@@ -1,8 +1,8 @@
-//! Public keys of certificates, and the check of a signature by them.
+//! Public keys of certificates, and the verification of signatures with them.
 //!
-//! ring checks what it can; RustCrypto checks RSA below 2048 bits, P-521, and ECDSA with SHA-512.
-//! Invariant: a signature is checked with the algorithm that the key belongs to, and hashes before
-//! SHA-256 are rejected, as in Go.
+//! ring verifies the algorithms that it supports; RustCrypto verifies RSA keys of other sizes,
+//! P-521, and ECDSA with SHA-512. Invariant: a signature is verified only with an algorithm of the
+//! key's kind, and hashes older than SHA-256 are rejected, as in Go.
 
 use super::certificate::AlgorithmId;
 use super::der::{self, Der, INTEGER, SEQUENCE};
@@ -12,10 +12,10 @@ use ring::signature::{self as by_ring, UnparsedPublicKey, VerificationAlgorithm}
 use rsa::{BoxedUint, Pkcs1v15Sign, Pss, PublicKey as RsaPublic};
 use sha2::{Sha256, Sha384, Sha512};
 
-/// The NULL that parameters of RSA must be.
+/// Encoded NULL, the required parameters of an RSA key.
 const NULL: &[u8] = &[5, 0];
 
-/// Arcs of object identifiers: 1.2.840.113549.1.1, 1.2.840.10045.4 and others.
+/// Encoded object identifiers and prefixes of them: 1.2.840.113549.1.1, 1.2.840.10045.4 and others.
 const PKCS1: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
 const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
 const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
@@ -30,14 +30,15 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
 const P521: &[u8] = &[0x2b, 0x81, 4, 0, 0x23];
 
-/// Bits of an RSA modulus: below, Go rejects signatures; above, a check would take seconds.
+/// Limits on the size of an RSA modulus in bits. Go rejects smaller keys; larger ones would take
+/// seconds to verify.
 const RSA_BITS_MIN: usize = 1024;
 const RSA_BITS_MAX: usize = 16 << 10;
 
-/// The sizes that ring checks.
+/// Sizes of RSA keys in bits that ring supports.
 const RSA_BITS_OF_RING: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// A hash of SHA-2.
+/// A hash function of the SHA-2 family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha256,
@@ -45,19 +46,19 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// The algorithm of a signature.
+/// Algorithm of a signature, including its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureKind {
     Rsa(Hash),
     RsaPss(Hash),
     Ecdsa(Hash),
     Ed25519,
-    /// With a hash that is broken.
+    /// An algorithm with a broken hash, by its name in Go.
     Insecure(&'static str),
     Unsupported,
 }
 
-/// A curve.
+/// An elliptic curve for ECDSA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EllipticCurve {
     P256,
@@ -65,25 +66,25 @@ pub(crate) enum EllipticCurve {
     P521,
 }
 
-/// A public key.
+/// A parsed public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PublicKey {
     Rsa(RsaKey),
     Ecdsa(EllipticCurve, Vec<u8>),
     Ed25519(Vec<u8>),
-    /// Of a kind that Go parses and TLS does not use.
+    /// A key of a kind that Go parses but that TLS does not use, with its name.
     Useless(&'static str),
     Unknown,
 }
 
-/// Modulus and exponent, without leading zeros.
+/// RSA modulus and exponent, big-endian without leading zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RsaKey {
     modulus: Vec<u8>,
     exponent: Vec<u8>,
 }
 
-/// Why a signature does not hold.
+/// Why a signature is rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureRefused {
     #[error("x509: cannot verify signature: insecure algorithm {0}")]
@@ -126,7 +127,7 @@ impl Hash {
         }
     }
 
-    /// The length of the hash, and of the salt of PSS.
+    /// Returns the size in bytes of the hash, which is also the salt size of PSS.
     const fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -167,7 +168,8 @@ impl SignatureKind {
     }
 }
 
-/// The hash of parameters of RSASSA-PSS: one hash everywhere, and a salt as long as it.
+/// Parses the parameters of RSASSA-PSS. Returns their hash if it is used everywhere and the salt
+/// has the same size.
 fn pss_hash(mut parameters: Der<'_>) -> Option<Hash> {
     let mut fields = parameters.open(SEQUENCE)?;
     let mut hash = fields.open(der::nested(0))?;
@@ -203,7 +205,7 @@ impl EllipticCurve {
         }
     }
 
-    /// ring's check, if it has one.
+    /// Returns the algorithm of ring, or `None` if ring does not support the combination.
     fn ring_algorithm(self, hash: Hash) -> Option<&'static dyn VerificationAlgorithm> {
         Some(match (self, hash) {
             (Self::P256, Hash::Sha256) => &by_ring::ECDSA_P256_SHA256_ASN1,
@@ -216,7 +218,7 @@ impl EllipticCurve {
 }
 
 impl PublicKey {
-    /// The key of these bytes; a key of a kind that Go knows must be well-formed.
+    /// Parses a public key. Keys of known kinds must be well-formed.
     pub(crate) fn read(algorithm: AlgorithmId<'_>, bytes: &[u8]) -> Result<Self, &'static str> {
         let has_parameters = !algorithm.parameters.is_empty();
         let oid = algorithm.oid;
@@ -238,7 +240,7 @@ impl PublicKey {
         *self == Self::Unknown
     }
 
-    /// Bits of the modulus, if it is RSA.
+    /// Returns the size of the modulus in bits for an RSA key.
     pub(crate) fn rsa_bits(&self) -> Option<usize> {
         match self {
             Self::Rsa(key) => Some(key.bits()),
@@ -246,7 +248,8 @@ impl PublicKey {
         }
     }
 
-    /// Checks the signature of a message.
+    /// Verifies the signature of a message. Fails if the signature algorithm does not belong to the
+    /// key's kind.
     pub(crate) fn check(
         &self,
         kind: SignatureKind,
@@ -325,7 +328,7 @@ impl RsaKey {
         (8 * self.modulus.len()).saturating_sub(zeros as usize)
     }
 
-    /// Fails for sizes and exponents that Go rejects.
+    /// Checks the key for sizes and exponents that Go rejects.
     fn check_size(&self) -> Result<(), SignatureRefused> {
         const EXPONENT_BYTES_MAX: usize = 4;
         let is_odd = |bytes: &[u8]| bytes.last().is_some_and(|last| last % 2 == 1);
@@ -405,7 +408,7 @@ impl RsaKey {
         checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
     }
 
-    /// Checks by RustCrypto.
+    /// Verifies a signature with RustCrypto.
     fn check_hashed(
         &self,
         scheme: impl rsa::traits::SignatureScheme,
@@ -421,7 +424,7 @@ impl RsaKey {
     }
 }
 
-/// A key and a hash of ECDSA.
+/// An ECDSA verification with the curve and point of the key, and a hash.
 struct EcdsaCheck<'k> {
     curve: EllipticCurve,
     hash: Hash,

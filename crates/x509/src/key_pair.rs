@@ -1,5 +1,4 @@
-//! The certificate and key that this side shows, from two texts of PEM as Go's `tls.X509KeyPair`
-//! reads them.
+//! The own certificate and private key, parsed from two PEM texts like Go's `tls.X509KeyPair`.
 //!
 //! Invariant: the key belongs to the first certificate.
 
@@ -11,7 +10,7 @@ use rustls::SignatureAlgorithm;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
-/// The pair of a certificate, with its chain, and its private key. Fails with Go's text.
+/// Parses a certificate chain and the private key of its first certificate. Fails with Go's text.
 pub fn certified_key(certificate_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, String> {
     let chain = chain(certificate_pem)?;
     let key = private_key(key_pem)?;
@@ -61,7 +60,7 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     })
 }
 
-/// The DER of the first private key. Blocks before it, such as `EC PARAMETERS`, are skipped.
+/// Returns the first private key in DER. Skips blocks before it, such as `EC PARAMETERS`.
 fn private_key(pem: &[u8]) -> Result<Vec<u8>, String> {
     let mut skipped = Vec::new();
     for block in PemBlocks(pem) {

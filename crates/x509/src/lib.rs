@@ -1,19 +1,20 @@
-//! Certificates of TLS, judged by the rules of Go 1.26's `crypto/x509` and `crypto/tls`: Firn
-//! accepts and rejects the certificates that Prometheus accepts and rejects.
+//! Verification of TLS certificates by the rules of `crypto/x509` and `crypto/tls` in Go 1.26, so
+//! that Firn accepts and rejects the same certificates as Prometheus.
 //!
 //! ```text
 //! PEM -> pem -> X509Certificate -> CertificatePool (trusted) --.
 //! handshake --> X509Certificate -> verify (leaf, intermediates) -> Ok or CertificateRefused
-//!                                  ` host, constraints, policies: rules over names
+//!                                  ` host, constraints, policies: rules for names
 //!                                  ` key: signatures, by ring or else RustCrypto
 //! ```
 //!
-//! Invariants: everything here is synchronous and does no IO; the caller passes the time. Work is
-//! bounded: at most 100 signature checks and [`verify::COMPARISONS_MAX`] comparisons of names for a
+//! Invariants: this crate is synchronous and does no IO; the caller passes the time. The work is
+//! limited to 100 signature checks and [`verify::COMPARISONS_MAX`] name comparisons per
 //! certificate. No input causes a panic.
 //!
-//! [`handshake`] and [`key_pair`] connect this to rustls. Reading files and the roots of the system
-//! is left to the callers. The rules with examples are in `docs/compatibility/certificates.md`.
+//! [`handshake`] and [`key_pair`] connect this crate to rustls. Callers read files and the root
+//! certificates of the system. `docs/compatibility/certificates.md` describes the rules with
+//! examples.
 
 mod certificate;
 mod constraints;

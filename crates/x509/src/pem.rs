@@ -1,5 +1,5 @@
-//! Blocks of PEM, found as Go's `encoding/pem` finds them: a block that is not whole is skipped, as
-//! is text between blocks.
+//! PEM blocks, found by the rules of Go's `encoding/pem`: incomplete blocks are skipped, and so is
+//! text between blocks.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -9,7 +9,7 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// BitString after the last byte need not be zero.
+/// Base64 decoder that ignores the unused bits after the last byte, as Go does.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -17,23 +17,23 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// A block.
+/// A decoded PEM block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PemBlock {
-    /// `CERTIFICATE`, `RSA PRIVATE KEY`.
+    /// Label of the block, such as `CERTIFICATE` or `RSA PRIVATE KEY`.
     pub label: String,
     pub has_headers: bool,
     pub der: Vec<u8>,
 }
 
-/// The blocks of a text, in order.
+/// Iterator over the blocks of a text, in order.
 pub(crate) struct PemBlocks<'p>(pub &'p [u8]);
 
 impl Iterator for PemBlocks<'_> {
     type Item = PemBlock;
 
     fn next(&mut self) -> Option<PemBlock> {
-        // Each round ends behind another END line.
+        // Each iteration advances past another END line, so the loop terminates.
         loop {
             let end = find(self.0, END)?;
             let (before, after) = self.0.split_at(end);
@@ -50,7 +50,8 @@ impl Iterator for PemBlocks<'_> {
     }
 }
 
-/// The block that begins last in `before`; `after` follows the words of its end.
+/// Decodes the block that begins last in `before`. `after` is the text after the `-----END `
+/// marker.
 fn block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
     let begin = before.windows(BEGIN.len()).rposition(|w| w == BEGIN)?;
     if begin > 0 && before.get(begin - 1) != Some(&b'\n') {
@@ -80,7 +81,7 @@ fn block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
     })
 }
 
-/// The first line, without the spaces at its end, and the rest.
+/// Splits off the first line, without its trailing spaces.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|b| *b == b'\n') {
         Some(end) => {
@@ -129,7 +130,8 @@ mod tests {
                 "text\n-----BEGIN A-----\nYWJj\n-----END A----- \nmore",
                 &[a],
             ),
-            // Not at the beginning of a line, with text behind its end, with another end.
+            // Not at the beginning of a line, with text after the end marker, or with a different
+            // end label.
             ("x-----BEGIN A-----\nYWJj\n-----END A-----\n", &[]),
             ("-----BEGIN A-----\nYWJj\n-----END A-----x\n", &[]),
             ("-----BEGIN A-----\nYWJj\n-----END B-----\n", &[]),
@@ -142,7 +144,7 @@ mod tests {
                 "-----BEGIN A-----\nK: v\n\nYWJj\n-----END A-----\n",
                 &[("A", true, b"abc")],
             ),
-            // A block without an end is skipped, and so is one that is not base64.
+            // Blocks without an end and blocks with invalid base64 are skipped.
             (
                 "-----BEGIN B-----\nYWJj\n-----BEGIN A-----\nYWJj\n-----END A-----\n",
                 &[a],

@@ -1,5 +1,5 @@
-//! Policies of a chain: RFC 5280 6.1 with the graph of RFC 9618, as Go checks them. Every policy is
-//! acceptable to Firn, so that a chain fails only if one of its authorities requires a policy.
+//! Certificate policies of a chain: RFC 5280 6.1 with the graph of RFC 9618, as implemented in Go.
+//! Firn accepts every policy, so a chain fails only if one of its CAs requires a policy.
 
 use super::X509Certificate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,27 +10,28 @@ const ANY_POLICY: &[u8] = &[0x55, 0x1d, 0x20, 0];
 #[derive(Debug)]
 struct PolicyNode<'c> {
     policy: &'c [u8],
-    /// Policies of the next certificate that continue it.
+    /// Policies of the next certificate that continue this one.
     expected: Vec<&'c [u8]>,
     parents: BTreeSet<usize>,
     children: BTreeSet<usize>,
 }
 
-/// The policies that are valid along a chain. A depth maps policies to indexes of nodes.
+/// Policies that are valid along a chain. Each depth maps policies to node indexes.
 #[derive(Debug)]
 struct PolicyGraph<'c> {
     nodes: Vec<PolicyNode<'c>>,
     depths: Vec<BTreeMap<&'c [u8], usize>>,
 }
 
-/// How many more certificates may do without an explicit policy, map policies, or use any policy.
+/// Number of further certificates after which an explicit policy is required, and mappings and
+/// `anyPolicy` are prohibited.
 struct Counters {
     explicit: i64,
     mapping: i64,
     any: i64,
 }
 
-/// Whether the policies of a chain are valid. `chain` begins with the leaf.
+/// Returns whether the policies of a chain are valid. `chain` begins with the leaf.
 pub(crate) fn are_policies_valid(chain: &[&X509Certificate]) -> bool {
     let Some((_anchor, below)) = chain.split_last() else {
         return true;
@@ -154,7 +155,7 @@ impl<'c> PolicyGraph<'c> {
         self.depths.last()?.get(policy).copied()
     }
 
-    /// Applies the mappings of an authority; returns whether they are valid.
+    /// Applies the policy mappings of a CA. Returns whether they are valid.
     fn map(&mut self, certificate: &'c X509Certificate, is_allowed: bool) -> bool {
         let mut mapped: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
         for (issuer, subject) in &certificate.extensions.policy_mappings {
@@ -202,7 +203,7 @@ impl<'c> PolicyGraph<'c> {
         }
     }
 
-    /// Removes nodes without children between the root and the leaves.
+    /// Removes nodes without children, except those of the last depth.
     fn prune(&mut self) {
         for depth in (1..self.depths.len().saturating_sub(1)).rev() {
             let nodes = &self.nodes;
@@ -219,7 +220,8 @@ impl<'c> PolicyGraph<'c> {
         }
     }
 
-    /// Whether a policy is valid for the leaf: any, or one that an authority of any policy issued.
+    /// Returns whether any policy is valid for the leaf: `anyPolicy`, or one that was issued below
+    /// `anyPolicy`.
     fn has_policy(&self) -> bool {
         let is_any = |index: &usize| self.nodes[*index].policy == ANY_POLICY;
         let is_rooted = |index: &usize| {

@@ -1,30 +1,30 @@
-//! A set of certificates by subject: authorities that a config trusts, or intermediates.
+//! A set of certificates indexed by subject: trusted CAs, or intermediates.
 //!
-//! Invariant: no certificate is in it twice.
+//! Invariant: each certificate is contained at most once.
 
 use super::pem::PemBlocks;
 use super::{MalformedCertificate, X509Certificate};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A set of certificates.
+/// A set of distinct certificates, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct CertificatePool {
     certificates: Vec<X509Certificate>,
-    /// Indexes of the certificates with that subject, in their order.
+    /// Indexes of the certificates by subject, in order.
     by_subject: BTreeMap<Vec<u8>, Vec<usize>>,
     raw: BTreeSet<Vec<u8>>,
 }
 
 impl CertificatePool {
-    /// The certificates of a text. As in Go, blocks of other kinds, blocks with headers and
-    /// certificates that cannot be parsed are skipped.
+    /// Parses the certificates in a PEM text. As in Go, blocks of other kinds, blocks with headers
+    /// and malformed certificates are skipped.
     pub fn of_pem(text: &[u8]) -> Self {
         let blocks = PemBlocks(text);
         let blocks = blocks.filter(|b| b.label == "CERTIFICATE" && !b.has_headers);
         Self::of_parsable(blocks.map(|block| block.der))
     }
 
-    /// The certificates in DER that can be parsed.
+    /// Parses certificates in DER. Malformed ones are skipped.
     pub fn of_parsable(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut pool = Self::default();
         for der in all {
@@ -35,7 +35,7 @@ impl CertificatePool {
         pool
     }
 
-    /// The certificates in DER, which must all be valid.
+    /// Parses certificates in DER. Fails if one of them is malformed.
     pub fn of_der(
         all: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Result<Self, MalformedCertificate> {
@@ -46,7 +46,7 @@ impl CertificatePool {
         Ok(pool)
     }
 
-    /// Adds a certificate, unless it is there.
+    /// Adds a certificate unless the set already contains it.
     pub fn add(&mut self, certificate: X509Certificate) {
         if self.raw.insert(certificate.raw.clone()) {
             let index = self.certificates.len();
@@ -56,22 +56,22 @@ impl CertificatePool {
         }
     }
 
-    /// The number of certificates.
+    /// Returns the number of certificates.
     pub fn len(&self) -> usize {
         self.certificates.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.certificates.is_empty()
     }
 
-    /// The subjects in DER, in the order of the certificates.
+    /// Returns the subjects in DER, in the order of the certificates.
     pub fn subjects(&self) -> impl Iterator<Item = &[u8]> {
         self.certificates.iter().map(|c| &c.subject.raw[..])
     }
 
-    /// All certificates, in their order.
+    /// Returns all certificates in order.
     pub(crate) fn all(&self) -> &[X509Certificate] {
         &self.certificates
     }
@@ -80,8 +80,8 @@ impl CertificatePool {
         self.raw.contains(&certificate.raw)
     }
 
-    /// Certificates that may have signed `child`: those with its issuer's name. The ones with the
-    /// key that it names come first.
+    /// Returns the certificates that may have signed `child`, that is, those whose subject is its
+    /// issuer. Certificates with a matching key identifier precede the others.
     pub(crate) fn parents_of(&self, child: &X509Certificate) -> Vec<&X509Certificate> {
         let indexes = self.by_subject.get(&child.issuer);
         let indexes = indexes.map(Vec::as_slice).unwrap_or_default();

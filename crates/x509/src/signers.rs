@@ -1,5 +1,5 @@
-//! Private keys that sign handshakes: by ring, or by RustCrypto for keys that ring does not take,
-//! which are P-521, and RSA below 2048 or above 4096 bits.
+//! Private keys that sign TLS handshakes, by ring, or by RustCrypto for keys that ring does not
+//! support: P-521, and RSA below 2048 or above 4096 bits.
 
 use p521::ecdsa::signature::hazmat::PrehashSigner;
 use p521::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey};
@@ -18,7 +18,7 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use std::sync::Arc;
 
-/// Schemes of RSA, with the bytes of the smallest modulus that has room for each.
+/// RSA signature schemes with the minimum size in bytes of the modulus for each.
 const RSA_SCHEMES: [(SignatureScheme, usize); 6] = [
     (SignatureScheme::RSA_PSS_SHA256, 66),
     (SignatureScheme::RSA_PSS_SHA384, 98),
@@ -30,7 +30,7 @@ const RSA_SCHEMES: [(SignatureScheme, usize); 6] = [
 
 const RSA_BITS_MIN: usize = 1024;
 
-/// The key in DER: PKCS #1, PKCS #8 or SEC 1.
+/// Parses a private key in DER, as PKCS #1, PKCS #8 or SEC 1.
 pub(crate) fn signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     let forms = [
         PrivateKeyDer::from(PrivatePkcs1KeyDer::from(der)),
@@ -50,7 +50,7 @@ pub(crate) fn signing_key(der: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     }
 }
 
-/// A key of P-521, or one of another curve without its public half, which ring requires.
+/// Parses a P-521 key, or a key of another curve without its public half, which ring requires.
 fn ecdsa_key(der: &[u8]) -> Option<Arc<dyn SigningKey>> {
     let p521 = p521::SecretKey::from_pkcs8_der(der);
     if let Ok(key) = p521.or_else(|_| p521::SecretKey::from_sec1_der(der)) {
@@ -72,7 +72,7 @@ fn ecdsa_key(der: &[u8]) -> Option<Arc<dyn SigningKey>> {
     any_supported_type(&PrivateKeyDer::from(whole)).ok()
 }
 
-/// Signs with the scheme that the peer prefers among `own`.
+/// Returns the first scheme in the peer's list that is also in `own`.
 fn preferred(own: &[SignatureScheme], offered: &[SignatureScheme]) -> Option<SignatureScheme> {
     offered.iter().copied().find(|scheme| own.contains(scheme))
 }
@@ -81,7 +81,7 @@ fn failed(_: impl std::fmt::Display) -> Error {
     Error::General("signing failed".to_owned())
 }
 
-/// A key of P-521.
+/// A P-521 key, which signs with RustCrypto.
 #[derive(Debug)]
 struct P521SigningKey {
     key: Arc<p521::ecdsa::SigningKey>,
@@ -118,7 +118,7 @@ impl Signer for P521Signer {
     }
 }
 
-/// A key of RSA.
+/// An RSA key, which signs with RustCrypto.
 #[derive(Debug)]
 struct RsaSigningKey {
     key: Arc<PrivateKey>,
@@ -204,10 +204,10 @@ impl Signer for RsaSigner {
     }
 }
 
-/// Randomness of the system, by ring.
+/// The system's random number generator in ring, adapted to RustCrypto.
 struct SystemRandomness(SystemRandom);
 
-/// The system has no randomness.
+/// Error for a system that provides no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("no randomness from the system")]
 struct NoRandomness;

@@ -1,16 +1,16 @@
-//! Hosts of URIs and domains, checked as Go's `net/url` and `crypto/x509` check them.
+//! Hosts of URIs, and domains, checked like in Go's `net/url` and `crypto/x509`.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-/// Punctuation that a host may contain as it is.
+/// Punctuation that a host may contain without escapes.
 const HOST_MARKS: &[u8] = b"!\"$&'()*+,-.:;<=>[]_~";
 
-/// Punctuation that user and password may contain as it is.
+/// Punctuation that user and password may contain without escapes.
 const USER_MARKS: &[u8] = b"-._:~!$&'()*+,;=%@";
 
-/// The host of a URI, with its port, or an empty text without one. `None` for a URI that Go cannot
-/// parse.
+/// Returns the host of a URI including its port, or an empty text if it has none. Returns `None` if
+/// Go cannot parse the URI.
 pub(crate) fn host(uri: &str) -> Option<String> {
     let (rest, fragment) = uri.split_once('#').unwrap_or((uri, ""));
     if rest.bytes().any(|b| b.is_ascii_control()) || !are_escapes_whole(fragment) {
@@ -39,7 +39,7 @@ pub(crate) fn host(uri: &str) -> Option<String> {
     are_escapes_whole(path).then(|| unescaped_host(scheme, host))?
 }
 
-/// The scheme, or an empty text without one, and the rest.
+/// Splits off the scheme, which is empty if there is none.
 fn scheme(uri: &str) -> Option<(&str, &str)> {
     let end = uri.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
     let starts = uri.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -84,7 +84,7 @@ fn is_v6(address: &str) -> Option<bool> {
     Some(address.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(is_zone))
 }
 
-/// Decodes a host, in which only bytes above ASCII and `%` may be escaped.
+/// Decodes a host, in which only non-ASCII bytes and `%` may be escaped.
 fn unescape(host: &str) -> Option<Cow<'_, str>> {
     let is_allowed =
         |b: u8| b.is_ascii_alphanumeric() || HOST_MARKS.contains(&b) || b == b'%' || !b.is_ascii();
@@ -129,7 +129,8 @@ fn is_port(text: &str) -> bool {
     text.is_empty() || digits.is_some_and(|all| all.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether Go takes a text for a domain, or for an absent one. A constraint may start with a dot.
+/// Returns whether Go accepts a text as a domain. Empty texts are accepted; a constraint may begin
+/// with a dot.
 pub(crate) fn is_domain(text: &str, is_constraint: bool) -> bool {
     if text.is_empty() {
         return true;

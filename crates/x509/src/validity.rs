@@ -1,9 +1,9 @@
-//! The times between which a certificate is valid, in seconds since 1970.
+//! Validity period of a certificate, in seconds since 1970.
 
 use super::der::{Der, GENERALIZED_TIME, UTC_TIME};
 use time::{Date, Month, UtcOffset};
 
-/// The first and the last second of validity.
+/// First and last second of the validity period, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub not_before: i64,
@@ -19,7 +19,7 @@ impl Validity {
     }
 }
 
-/// A time for texts.
+/// Formats a time for error texts.
 pub(crate) fn rfc3339(seconds: i64) -> String {
     let Ok(at) = time::OffsetDateTime::from_unix_timestamp(seconds) else {
         return seconds.to_string();
@@ -45,7 +45,7 @@ fn instant(der: &mut Der<'_>) -> Result<i64, &'static str> {
     Err("unsupported time format")
 }
 
-/// A year of two digits, below 2050. Seconds may be missing.
+/// Parses a UTCTime, whose two-digit year is in 1950 to 2049. Seconds may be missing.
 fn utc_time(text: &[u8]) -> Option<i64> {
     let (year, rest) = text.split_at_checked(2)?;
     let year = digits(year)?;
@@ -74,7 +74,7 @@ fn after_year(year: u32, text: &[u8], has_seconds: bool) -> Option<i64> {
     Some(local.assume_offset(offset(rest)?).unix_timestamp())
 }
 
-/// `Z`, or hours and minutes from UTC, which are never zero.
+/// Parses `Z`, or an offset from UTC in hours and minutes, which must not be zero.
 fn offset(text: &[u8]) -> Option<UtcOffset> {
     const HOURS_MAX: u32 = 24;
     if text == b"Z" {

@@ -1,8 +1,8 @@
-//! Whether a certificate can be trusted: chains from it to a trusted certificate, in the order and
+//! Verification of a certificate: builds chains from it to a trusted certificate, in the order and
 //! by the rules of Go's `Certificate.Verify`.
 //!
-//! Invariant: a chain is accepted exactly if Go accepts it, within [`CHECKS_MAX`] candidates and
-//! [`COMPARISONS_MAX`] comparisons of names.
+//! Invariant: a certificate is accepted if and only if Go accepts it, within [`CHECKS_MAX`]
+//! candidates and [`COMPARISONS_MAX`] name comparisons.
 
 use super::constraints::{ComparisonBudget, check_constraints};
 use super::host::check_host;
@@ -11,18 +11,18 @@ use super::validity::rfc3339;
 use super::{CertificatePool, X509Certificate};
 use std::fmt;
 
-/// Candidates for a place in a chain that are considered, as in Go.
+/// Maximum number of candidate issuers that are examined, as in Go.
 const CHECKS_MAX: usize = 100;
 
-/// Comparisons of names with constraints.
+/// Maximum number of comparisons between names and constraints per certificate.
 pub const COMPARISONS_MAX: usize = 1_000_000;
 
-/// The use of a certificate: the side of TLS that shows it.
+/// Use of a certificate: the TLS side that presents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Of the server in TLS.
+    /// Certificate of the TLS server.
     Server,
-    /// Of the client in TLS.
+    /// Certificate of the TLS client.
     Client,
 }
 
@@ -35,59 +35,59 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// What a certificate is judged by.
+/// Conditions under which a certificate is trusted.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust<'a> {
-    /// Certificates that end a chain; a leaf among them is a chain of its own.
+    /// Certificates that end a chain. A leaf in this set is a complete chain.
     pub roots: &'a CertificatePool,
     /// Further certificates that the peer sent, in any order.
     pub intermediates: &'a CertificatePool,
-    /// The name or address that the leaf must be valid for.
+    /// Name or address that the leaf must be valid for, if any.
     pub host: Option<&'a str>,
-    /// The use that extended key usages must allow along the chain.
+    /// Use that the extended key usages of the whole chain must permit.
     pub purpose: Purpose,
-    /// Seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: i64,
 }
 
-/// Why a certificate is not accepted, with the text of Go.
+/// Why a certificate is rejected, with the error text of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateRefused {
-    /// Not valid for the host.
+    /// The certificate is not valid for the host.
     #[error("x509: {0}")]
     Host(String),
-    /// Outside its validity.
+    /// The certificate is outside of its validity period.
     #[error("x509: certificate has expired or is not yet valid: {0}")]
     Expired(String),
-    /// A critical extension is unknown.
+    /// The certificate contains an unknown critical extension.
     #[error("x509: unhandled critical extension")]
     UnknownExtension,
-    /// An issuer is no authority.
+    /// An issuer in the chain is not a CA.
     #[error("x509: certificate is not authorized to sign other certificates")]
     NotAuthority,
-    /// The path length of an authority is exceeded.
+    /// The chain exceeds the path length constraint of a CA.
     #[error("x509: too many intermediates for path length constraint")]
     TooManyIntermediates,
-    /// No chain ends at a trusted certificate.
+    /// No chain ends at a trusted certificate; contains a hint.
     #[error("x509: certificate signed by unknown authority{0}")]
     UnknownAuthority(String),
-    /// Extended key usages do not allow the purpose.
+    /// The extended key usages do not permit the purpose.
     #[error("x509: certificate specifies an incompatible key usage")]
     IncompatibleUsage,
-    /// A name is not allowed by an authority.
+    /// The name constraints of a CA do not permit a name.
     #[error(
         "x509: a root or intermediate certificate is not authorized to sign for this name: {0}"
     )]
     NotForName(String),
-    /// The policies of an authority do not allow any chain.
+    /// No chain satisfies the policy requirements of its CAs.
     #[error("x509: no valid chains built: {0}")]
     NoValidChains(String),
-    /// Too many candidates.
+    /// More than [`CHECKS_MAX`] candidates would have to be examined.
     #[error("x509: signature check attempts limit reached while verifying certificate chain")]
     TooManyChecks,
 }
 
-/// Judges a certificate.
+/// Verifies `leaf` under the conditions in `trust`. Returns the error that Go returns.
 pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), CertificateRefused> {
     check_valid(leaf, ChainPlace::Leaf, trust.now)?;
     if let Some(host) = trust.host.filter(|host| !host.is_empty()) {
@@ -107,13 +107,13 @@ pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), Certifica
     found.map_err(|why| search.chains.refused().or(why).unwrap_or(unknown(None)))
 }
 
-/// The place of a certificate in a chain.
+/// Position of a certificate in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChainPlace {
     Leaf,
-    /// With the number of intermediates below it.
+    /// Intermediate CA, with the number of intermediates below it.
     Intermediate(u64),
-    /// With the number of intermediates below it.
+    /// Trusted root, with the number of intermediates below it.
     Root(u64),
 }
 
@@ -149,12 +149,12 @@ fn check_valid(
     }
 }
 
-/// Why whole chains were not accepted.
+/// Why complete chains were rejected.
 #[derive(Debug, Default)]
 struct Rejections {
     by_usage: usize,
     by_policies: usize,
-    /// The first name that was not allowed.
+    /// Error text of the first name that was not permitted.
     by_name: Option<String>,
 }
 
@@ -176,7 +176,7 @@ impl Rejections {
     }
 }
 
-/// A search for a chain, depth first.
+/// Depth-first search for a valid chain.
 struct ChainSearch<'a, 't> {
     trust: &'t Trust<'a>,
     checks: usize,
@@ -184,12 +184,12 @@ struct ChainSearch<'a, 't> {
     budget: ComparisonBudget,
 }
 
-/// The first candidate that was not taken, and the reason.
+/// First rejected candidate, with the reason.
 type Hint<'a> = Option<(&'a X509Certificate, String)>;
 
 impl<'a> ChainSearch<'a, '_> {
-    /// Finds a chain that continues `chain`. Fails with the reason of Go, or with none if chains
-    /// were found and rejected.
+    /// Searches for a valid continuation of `chain`. Fails with Go's error, or with `None` if
+    /// complete chains were found and rejected.
     fn extend(
         &mut self,
         chain: &mut Vec<&'a X509Certificate>,
@@ -242,7 +242,8 @@ impl<'a> ChainSearch<'a, '_> {
         }
     }
 
-    /// Whether a whole chain is allowed by its policies, usages and name constraints.
+    /// Returns whether policies, key usages and name constraints permit a complete chain. Records
+    /// the reason otherwise.
     fn accepts(&mut self, chain: &[&X509Certificate]) -> bool {
         if !are_policies_valid(chain) {
             self.chains.by_policies += 1;
@@ -262,8 +263,8 @@ impl<'a> ChainSearch<'a, '_> {
     }
 }
 
-/// Checks that `parent` signed `child` and is not in `chain`. Fails without a reason if it cannot
-/// be used at all.
+/// Checks that `parent` signed `child` and is not in `chain`. Fails with `None` if the candidate
+/// cannot be used at all.
 fn check_signer(
     child: &X509Certificate,
     parent: &X509Certificate,
@@ -288,7 +289,8 @@ fn check_signer(
     checked.map_err(|why| Some(why.to_string()))
 }
 
-/// Whether a certificate with the subject, key and alternative names of `candidate` is in a chain.
+/// Returns whether the chain contains a certificate with the same subject, key and alternative
+/// names as `candidate`.
 fn is_in_chain(candidate: &X509Certificate, chain: &[&X509Certificate]) -> bool {
     let names = candidate.extensions.raw_names.as_ref();
     for known in chain {

@@ -1,5 +1,5 @@
-//! Handshakes with every kind of key, in memory: the keys and certificates of `pairs.jsonl` sign as
-//! server and as client, and both sides check the signatures.
+//! In-memory handshakes with every kind of key: the keys and certificates in `pairs.jsonl` sign as
+//! server and as client, and both sides verify the signatures.
 
 use firn_x509::handshake::{
     PeerCertificates, SCHEMES, ServerCheck, certificate_reason, check_tls12_signature,
@@ -20,7 +20,7 @@ use rustls::{
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Any client that has the key of its certificate.
+/// Verifier that accepts any client that possesses the key of its certificate.
 #[derive(Debug)]
 struct AnyClient;
 
@@ -62,7 +62,7 @@ impl ClientCertVerifier for AnyClient {
     }
 }
 
-/// Shakes hands; fails with the error of the side that fails first.
+/// Performs a handshake. Returns the error of the side that fails first.
 fn shake(
     version: &'static SupportedProtocolVersion,
     pair: CertifiedKey,
@@ -108,7 +108,7 @@ fn valid_pairs() -> Vec<[String; 3]> {
     let valid = cases.filter(|case| case["verdict"] == "");
     let field = |case: &Value, key: &str| case[key].as_str().expect("a text").to_owned();
     let fields = |case| ["name", "cert", "key"].map(|key| field(&case, key));
-    // The first certificate alone is valid.
+    // Only the first certificate in these files is valid.
     let sound = valid
         .map(fields)
         .filter(|[name, ..]| !name.contains("behind the first"));
@@ -165,7 +165,7 @@ fn signature_by_another_key_is_refused() {
             let forged = CertifiedKey::new(find(shown).cert, find(signing).key);
             let error = shake(version, forged, any_server()).expect_err(shown);
             let reason = certificate_reason(&error).unwrap_or(error.to_string());
-            // In TLS 1.2 the cipher suite names the kind of key.
+            // In TLS 1.2 the cipher suite defines the kind of key.
             let is_refused = reason.contains("invalid signature by the peer's certificate")
                 || reason.contains("SigningAlgMismatch");
             assert!(is_refused, "{shown} {version:?}: {reason}");

@@ -1,11 +1,12 @@
-//! Verdicts of Go 1.26 on certificates, beside those of Firn.
+//! Compares Firn's results for certificates with those of Go 1.26.
 //!
-//! A line of `rules.jsonl` is an example of one rule, and a line of `random.jsonl` a random chain:
-//! the text of `ca_file`, the certificates of a peer in DER, and Go's error, which is empty for
-//! accepted ones. A line of `pairs.jsonl` is a certificate and a key. All verdicts are of one time.
-//! Lines of `differences.jsonl` are accepted by Go; their verdict is the beginning of Firn's error.
+//! Each line of `rules.jsonl` is an example of one rule, and each line of `random.jsonl` a random
+//! chain: the text of `ca_file`, the certificates of a peer in DER, and Go's error, which is empty
+//! for accepted certificates. A line of `pairs.jsonl` contains a certificate and a key. All results
+//! are for the same time. Lines of `differences.jsonl` are accepted by Go; their verdict is the
+//! beginning of Firn's error.
 //!
-//! `FIRN_VERDICTS` names a file with more random chains.
+//! The variable `FIRN_VERDICTS` names a file with additional random chains.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -52,7 +53,7 @@ fn pair_verdict(case: &Value) -> Result<(), String> {
     certified_key(cert.as_bytes(), key.as_bytes()).map(drop)
 }
 
-/// Fails with each line whose verdict is another one. Texts of Go may go on with details.
+/// Fails with all lines whose result differs. Go's texts may continue with details.
 fn check(lines: &str, is_text_compared: bool, verdict: fn(&Value) -> Result<(), String>) {
     let mut different = Vec::new();
     for line in lines.lines() {
