@@ -1,12 +1,12 @@
-//! A YAML document as a tree with the place of each part.
+//! YAML reader that returns a document as a tree, with the place of each node.
 //!
 //! Reads the first document of a text by the rules of Go's `yaml`, which Prometheus uses:
-//! [`scanner`] makes tokens, [`tree`] nodes, and [`mapping`] resolves merge keys (`<<`). Anchors
-//! and aliases are resolved, and a key that is set twice is an error. Scalars stay text; the
-//! schema interprets them with [`scalar`]. [`print`] writes a tree as text again.
+//! [`scanner`] produces tokens, [`tree`] builds nodes, and [`mapping`] resolves merge keys (`<<`).
+//! Anchors and aliases are resolved, and duplicate keys are errors. Scalars remain text, which the
+//! config schema interprets with [`scalar`]. [`print`] converts a tree back to text.
 //!
-//! Invariant: a tree has at most [`node::NODES_MAX`] nodes and [`node::DEPTH_MAX`] levels, copies
-//! made by aliases included.
+//! Invariant: a tree has at most [`node::NODES_MAX`] nodes and [`node::DEPTH_MAX`] levels,
+//! including copies made by aliases.
 
 mod encoding;
 mod mapping;
@@ -20,13 +20,14 @@ pub use encoding::decode;
 pub use node::{Dialect, Entry, Node, Place, Value, YamlError};
 pub use print::print;
 
-/// Reads the first document of `text` as version 2 does; `None` if there is none.
+/// Parses the first document of `text` in the dialect of version 2. Returns `None` if there is no
+/// document or it is null.
 pub fn parse(text: &str) -> Result<Option<Node>, YamlError> {
     parse_as(text, Dialect::V2)
 }
 
-/// Reads the first document of `text`; `None` if there is none. What follows the document does
-/// not matter.
+/// Parses the first document of `text`. Returns `None` if there is no document or it is null. Text
+/// after the document is ignored.
 pub fn parse_as(text: &str, dialect: Dialect) -> Result<Option<Node>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     encoding::check_characters(text)?;

@@ -1,9 +1,11 @@
-//! Bytes of a file into text: UTF-8, or UTF-16 with a byte order mark; no control characters.
+//! Decodes the bytes of a YAML file, as UTF-8 or as UTF-16 with a byte order mark, and rejects
+//! control characters.
 
 use super::node::{Place, YamlError};
 use std::borrow::Cow;
 
-/// The text of a YAML file. UTF-16 begins with a byte order mark; anything else is UTF-8.
+/// Decodes the bytes of a YAML file. Text is UTF-8 unless it begins with a UTF-16 byte order mark.
+/// Borrows UTF-8 input without copying it.
 pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, YamlError> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => decode_utf16(rest, u16::from_le_bytes),
@@ -39,7 +41,7 @@ fn decode_utf16(bytes: &[u8], unit: impl Fn([u8; 2]) -> u16) -> Result<Cow<'_, s
     }
 }
 
-/// Rejects a text with control characters, as upstream.
+/// Rejects a text that contains control characters, as upstream does.
 pub(super) fn check_characters(text: &str) -> Result<(), YamlError> {
     let is_control = |c: char| match c {
         '\t' | '\n' | '\r' | '\u{85}' => false,

@@ -1,28 +1,28 @@
-//! Entries of a mapping: each key once, with merge keys (`<<`) resolved.
+//! Builder of mappings with unique keys and resolved merge keys (`<<`).
 //!
-//! Upstream assigns the values of a merge key to the fields of a struct, or adds them to a map. A
-//! map refuses a value that is there already, so such entries are marked (`has_rival`).
+//! Upstream assigns the values of a merge key to the fields of a struct or inserts them into a map.
+//! A map rejects a value whose key exists already, so such entries are marked (`has_rival`).
 
 use super::node::{Dialect, Entry, Node, Place, Value, YamlError};
 use std::collections::HashMap;
 
-/// A key as the document has it.
+/// A key as it appears in the document.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) node: Node,
-    /// Whether it is a merge key.
+    /// Whether this is a merge key (`<<`).
     pub(super) is_merge: bool,
 }
 
-/// A mapping under way.
+/// A mapping whose entries are being read.
 pub(super) struct MappingBuilder {
     dialect: Dialect,
     entries: Vec<Entry>,
-    /// Where the entry of a key is.
+    /// Index of the entry of each key.
     indexes: HashMap<String, usize>,
-    /// Places of the mapping's own keys, as the document writes them.
+    /// Places of the keys that the document sets directly, used to detect duplicates.
     own: HashMap<String, Place>,
-    /// Values of merge keys that wait for the mapping's own keys.
+    /// Values of merge keys, deferred until the mapping's own keys are complete (version 3 only).
     merged: Vec<Node>,
 }
 
@@ -37,7 +37,7 @@ impl MappingBuilder {
         }
     }
 
-    /// Checks a key of the document before its value is read.
+    /// Validates a key before its value is read. Fails if it is not a scalar or is a duplicate.
     pub(super) fn check_key(&mut self, key: &Key) -> Result<(), YamlError> {
         let Value::Scalar { text, .. } = &key.node.value else {
             return Err(key.node.error("a key must be a scalar"));
@@ -56,7 +56,7 @@ impl MappingBuilder {
         }
     }
 
-    /// Adds a key and its value.
+    /// Adds a key with its value, or the entries of a merge key.
     pub(super) fn push(&mut self, key: Key, node: Node) -> Result<(), YamlError> {
         if key.is_merge {
             match self.dialect {
@@ -77,7 +77,7 @@ impl MappingBuilder {
         Ok(())
     }
 
-    /// The finished mapping.
+    /// Completes the mapping and applies deferred merge keys.
     pub(super) fn finish(mut self) -> Result<Value, YamlError> {
         for node in std::mem::take(&mut self.merged) {
             self.merge(node)?;
@@ -99,8 +99,8 @@ impl MappingBuilder {
         }
     }
 
-    /// Adds what a merge key has: the keys of a mapping, or of several, the earlier before the
-    /// later ones.
+    /// Adds the entries of a merge key's value, which is a mapping or a list of mappings. Earlier
+    /// mappings take precedence over later ones.
     fn merge(&mut self, node: Node) -> Result<(), YamlError> {
         let mut sources = match node.value {
             Value::List(items) => items,
@@ -121,5 +121,5 @@ impl MappingBuilder {
     }
 }
 
-/// Upstream's words for a merge key with another value.
+/// Upstream's error text for a merge key with any other value.
 pub(super) const WANTS_MAPPING: &str = "map merge requires map or sequence of maps as the value";

@@ -1,20 +1,20 @@
-//! The tree: nodes with their places, and the limits of their number and depth.
+//! Tree of a YAML document: nodes with their places, and limits on their number and depth.
 
 use std::fmt;
 
-/// Most nodes of a tree after aliases are resolved. A node takes about 100 bytes, so that a file of
-/// aliases of aliases ends at 100 MB; the largest configs in the field have some 100,000 nodes.
+/// Maximum number of nodes in a tree after aliases are resolved. A node uses about 100 bytes, so a
+/// file with nested aliases uses at most 100 MB. The largest known configs have some 100,000 nodes.
 pub(super) const NODES_MAX: usize = 1_000_000;
 
-/// Deepest nesting: Prometheus's own schema has eight levels.
+/// Maximum nesting depth. Prometheus's own schema has eight levels.
 pub(super) const DEPTH_MAX: usize = 100;
 
-/// A place in the file, counted from one.
+/// A position in the file, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Line.
+    /// Line number.
     pub line: usize,
-    /// Column, in characters.
+    /// Column number in characters.
     pub column: usize,
 }
 
@@ -24,56 +24,57 @@ impl fmt::Display for Place {
     }
 }
 
-/// An error and its place.
+/// An error at a place in the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct YamlError {
-    /// Where.
+    /// Place that caused the error.
     pub place: Place,
-    /// What.
+    /// Text of the error, without the place.
     pub message: String,
 }
 
-/// A part of the document.
+/// A part of the document: a scalar, list or mapping with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where it begins.
+    /// Place at which the node begins.
     pub place: Place,
-    /// What it is.
+    /// Content of the node.
     pub value: Value,
 }
 
-/// What a [`Node`] is.
+/// Content of a [`Node`]: a scalar, a list or a mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Text, number, boolean or nothing; `plain` if it has no quotes.
+    /// Text that can represent a string, number, boolean or null.
     Scalar {
-        /// The text.
+        /// The text, without quotes and with escapes resolved.
         text: String,
-        /// Whether it stands without quotes, so that `null` and `true` mean something.
+        /// Whether the scalar has no quotes, so that texts like `null` and `true` have a special
+        /// meaning.
         plain: bool,
     },
-    /// A sequence.
+    /// A sequence of nodes.
     List(Vec<Node>),
-    /// A mapping, in the order of the file, keys unique.
+    /// A mapping with unique keys, in the order of the file.
     Map(Vec<Entry>),
 }
 
-/// A key and its value.
+/// A key of a mapping with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key.
+    /// Text of the key.
     pub key: String,
-    /// Where the key stands.
+    /// Place at which the key begins.
     pub place: Place,
-    /// The value.
+    /// Value of the key.
     pub node: Node,
-    /// Whether a merge key has a value for it too, which does not count.
+    /// Whether a merge key also sets this key; that value is ignored.
     pub has_rival: bool,
 }
 
 impl Node {
-    /// Whether nothing is there: an empty value, `~` or `null`.
+    /// Returns whether this is an empty value, `~` or `null`.
     pub fn is_null(&self) -> bool {
         let Value::Scalar { text, plain: true } = &self.value else {
             return false;
@@ -81,7 +82,7 @@ impl Node {
         matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// The value of `key`, if this is a mapping that has it.
+    /// Returns the value of `key`, or `None` if this is not a mapping or does not contain the key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         let Value::Map(entries) = &self.value else {
             return None;
@@ -89,7 +90,7 @@ impl Node {
         entries.iter().find(|e| e.key == key).map(|e| &e.node)
     }
 
-    /// The text, if this is a scalar that is not null.
+    /// Returns the text of a scalar that is not null.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } if !self.is_null() => Some(text),
@@ -97,7 +98,7 @@ impl Node {
         }
     }
 
-    /// The items, if this is a list.
+    /// Returns the items of a list; empty for other nodes.
     pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
@@ -105,7 +106,7 @@ impl Node {
         }
     }
 
-    /// An error at this place.
+    /// Creates an error at the place of this node.
     pub fn error(&self, message: impl Into<String>) -> YamlError {
         YamlError {
             place: self.place,
@@ -113,7 +114,7 @@ impl Node {
         }
     }
 
-    /// Nodes of this part of the tree.
+    /// Returns the number of nodes in this subtree, including this one.
     pub(super) fn count(&self) -> usize {
         1 + match &self.value {
             Value::Scalar { .. } => 0,
@@ -122,7 +123,7 @@ impl Node {
         }
     }
 
-    /// Levels of this part of the tree.
+    /// Returns the number of levels in this subtree, including this one.
     pub(super) fn depth(&self) -> usize {
         1 + match &self.value {
             Value::Scalar { .. } => 0,
@@ -132,14 +133,14 @@ impl Node {
     }
 }
 
-/// Which of Go's two `yaml` packages read a file. Prometheus reads rule files with version 3 and
-/// everything else with version 2.
+/// Version of Go's `yaml` package whose rules apply. Prometheus reads rule files with version 3 and
+/// all other files with version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// A merge key counts where it is: keys behind it win, and it wins over keys before it. A key
-    /// without a name is the empty text.
+    /// A merge key is applied at its position: it overrides keys before it and is overridden by
+    /// keys after it. A null key is the empty text.
     V2,
-    /// A mapping's own keys win over its merge key, of which it has at most one. A key without a
-    /// name is left out.
+    /// A mapping's own keys override its merge key, of which there can be only one. An entry with a
+    /// null key is dropped.
     V3,
 }

@@ -1,21 +1,21 @@
-//! A tree as YAML text in block style, laid out as Go's `yaml` does for Prometheus: what people and
-//! tools compare with what a Prometheus shows.
+//! Formats a tree as YAML text in block style, with the layout of Go's `yaml`, so that people and
+//! tools can compare the text with that of a Prometheus server.
 //!
-//! Scalars that stood without quotes stay as they are. Text has quotes where it would mean
-//! something else without them; a text of several lines is a literal; long lines break at spaces.
-//! Facts are from the emitter of libyaml.
+//! Unquoted scalars remain unchanged. Text is quoted if it would have another meaning without
+//! quotes, multi-line text becomes a literal block scalar, and long lines break at spaces. The
+//! rules follow the emitter of libyaml.
 
 use super::node::{Node, Value};
 use super::scalar::{Scalar, resolve};
 use std::fmt::Write;
 
-/// Columns behind which a line breaks at its next space.
+/// Column after which a line breaks at the next space.
 const WIDTH: usize = 80;
 
-/// Keys whose lists stand in one line.
+/// Keys whose lists are formatted on one line.
 const IN_ONE_LINE: [&str; 1] = ["source_labels"];
 
-/// The tree as YAML text.
+/// Formats a tree as YAML text that ends with a line break.
 pub fn print(root: &Node) -> String {
     let mut printer = Printer::default();
     printer.node(root, 0);
@@ -23,7 +23,7 @@ pub fn print(root: &Node) -> String {
     printer.out
 }
 
-/// Where a scalar stands.
+/// Context of a scalar, which determines whether it needs quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Block,
@@ -49,7 +49,7 @@ impl Printer {
         self.put(&" ".repeat(indent));
     }
 
-    /// Prints `node` from where the caller left off; its further lines are indented by `at`.
+    /// Formats `node` at the current position. Its further lines are indented by `at` spaces.
     fn node(&mut self, node: &Node, at: usize) {
         match &node.value {
             Value::List(items) if !items.is_empty() => {
@@ -77,7 +77,7 @@ impl Printer {
         }
     }
 
-    /// The value of a key of a mapping that is indented by `indent`.
+    /// Formats the value of a key in a mapping that is indented by `indent` spaces.
     fn value(&mut self, key: &str, node: &Node, indent: usize) {
         match &node.value {
             Value::List(items) if !items.is_empty() && IN_ONE_LINE.contains(&key) => {
@@ -117,7 +117,7 @@ impl Printer {
     }
 
     fn scalar(&mut self, text: &str, plain: bool, indent: usize, place: Place) {
-        // A scalar that stood in brackets or on its own may need quotes elsewhere.
+        // A scalar without quotes in the document may need them in another context.
         match plain && (text.is_empty() || stands_plain(text, place)) {
             true => self.folded(text, (place != Place::Key).then_some(indent + 2)),
             false => self.text(text, indent, place),
@@ -145,7 +145,8 @@ impl Printer {
         self.put(&quoted);
     }
 
-    /// Puts a text that breaks at single spaces, onto lines that are indented by `breaks`.
+    /// Writes a text, which may break at single spaces. Further lines are indented by `breaks`
+    /// spaces; `None` prohibits breaks.
     fn folded(&mut self, text: &str, breaks: Option<usize>) {
         let mut words = text.split(' ').peekable();
         while let Some(word) = words.next() {
@@ -182,7 +183,7 @@ impl Printer {
     }
 }
 
-/// How far what stands behind a dash at `indent` is indented.
+/// Returns the indentation of the further lines of a list item whose dash is at `indent`.
 fn item_indent(item: &Node, indent: usize) -> usize {
     match &item.value {
         Value::Scalar { .. } => indent,
@@ -190,7 +191,7 @@ fn item_indent(item: &Node, indent: usize) -> usize {
     }
 }
 
-/// Whether a character needs no escape.
+/// Returns whether a character can be written without an escape.
 fn is_shown(c: char) -> bool {
     c == '\n' || !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
 }
@@ -212,7 +213,7 @@ fn escape(c: char, out: &mut String) {
     }
 }
 
-/// Whether a text that means itself may stand without quotes.
+/// Returns whether a text can be written without quotes in this context, apart from its meaning.
 fn stands_plain(text: &str, place: Place) -> bool {
     let Some(first) = text.chars().next() else {
         return false;
@@ -246,12 +247,12 @@ fn stands_plain(text: &str, place: Place) -> bool {
     true
 }
 
-/// Whether a space stands where single quotes would lose it.
+/// Returns whether the text contains spaces that single quotes would not preserve.
 fn has_odd_space(text: &str) -> bool {
     text.starts_with(' ') && text.trim().is_empty()
 }
 
-/// Whether a reader of YAML 1.1 takes the text for a date, a time, or a number of base 60.
+/// Returns whether a YAML 1.1 reader interprets the text as a date, a time or a base 60 number.
 fn is_time(text: &str) -> bool {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -284,7 +285,7 @@ mod tests {
         let root = parse(text).unwrap().unwrap();
         let printed = print(&root);
         assert_eq!(printed, want, "{text}");
-        // What is printed means the same, and is printed as it is.
+        // The printed text has the same meaning, and printing it again does not change it.
         let again = parse(&printed).unwrap().unwrap();
         assert_eq!(print(&again), printed);
     }

@@ -1,26 +1,26 @@
-//! What a scalar means in YAML 1.1, as Prometheus's parser understands it.
+//! Meaning of scalars in YAML 1.1, as interpreted by Prometheus's parser.
 //!
-//! A quoted scalar is text and nothing else. One without quotes may be nothing, a boolean, a whole
-//! number (decimal, hexadecimal, octal or binary, with underscores) or a number; a date is text.
+//! A quoted scalar is always text. An unquoted one may be null, a boolean, an integer (decimal,
+//! hexadecimal, octal or binary, with underscores) or a float. Dates are text.
 
 use super::node::{Node, Value};
 
-/// What a scalar is.
+/// Interpretation of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
-    /// Nothing.
+    /// Null: an empty value, `~` or `null`.
     Null,
-    /// `true`, `yes`, `on` and their opposites.
+    /// A boolean: `true`, `yes`, `on` or their opposites.
     Bool(bool),
-    /// A whole number of 64 bits, with or without a sign.
+    /// An integer that fits into 64 bits, signed or unsigned.
     Whole(i128),
-    /// Any other number.
+    /// Any other number, including infinities and NaN.
     Number(f64),
-    /// Text.
+    /// Text that has no special meaning.
     Text,
 }
 
-/// What a node means; `None` if it is no scalar.
+/// Returns the interpretation of a node, or `None` if it is not a scalar.
 pub fn scalar_of(node: &Node) -> Option<Scalar> {
     match &node.value {
         Value::Scalar { plain: false, .. } => Some(Scalar::Text),
@@ -30,7 +30,7 @@ pub fn scalar_of(node: &Node) -> Option<Scalar> {
 }
 
 impl Scalar {
-    /// As a whole number of 64 bits with a sign; a fraction is cut off, as upstream.
+    /// Converts a number to a signed 64-bit integer. Fractions are truncated, as in upstream.
     pub fn integer(self) -> Option<i64> {
         match self {
             Scalar::Whole(whole) => i64::try_from(whole).ok(),
@@ -39,7 +39,7 @@ impl Scalar {
         }
     }
 
-    /// As a whole number of 64 bits without a sign; a fraction is cut off, as upstream.
+    /// Converts a number to an unsigned 64-bit integer. Fractions are truncated, as in upstream.
     pub fn count(self) -> Option<u64> {
         match self {
             Scalar::Whole(whole) => u64::try_from(whole).ok(),
@@ -48,7 +48,7 @@ impl Scalar {
         }
     }
 
-    /// As a number.
+    /// Converts a number to a float.
     pub fn number(self) -> Option<f64> {
         match self {
             Scalar::Whole(whole) => Some(whole as f64),
@@ -58,7 +58,7 @@ impl Scalar {
     }
 }
 
-/// A boolean as YAML 1.1 writes it.
+/// Parses a boolean in any of the forms of YAML 1.1.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -71,7 +71,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// What text without quotes means.
+/// Returns the interpretation of unquoted text.
 pub fn resolve(text: &str) -> Scalar {
     if let Some(value) = parse_bool(text) {
         return Scalar::Bool(value);
@@ -97,7 +97,7 @@ pub fn resolve(text: &str) -> Scalar {
     }
 }
 
-/// A whole number that fits 64 bits.
+/// Parses an integer that fits into 64 bits.
 fn whole(text: &str) -> Option<i128> {
     let (is_negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
@@ -119,7 +119,7 @@ fn whole(text: &str) -> Option<i128> {
     (value >= i128::from(i64::MIN)).then_some(value)
 }
 
-/// A number in decimals: `1.5`, `.5`, `5.`, `1e3`.
+/// Parses a decimal number, such as `1.5`, `.5`, `5.` or `1e3`.
 fn number(text: &str) -> Option<f64> {
     let is_decimal = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
     let has_digit = text.starts_with(|c: char| c.is_ascii_digit())
@@ -129,7 +129,7 @@ fn number(text: &str) -> Option<f64> {
     if !has_digit || !text.chars().all(is_decimal) {
         return None;
     }
-    // A number beyond all floats is text, as upstream.
+    // As in upstream, a number outside of the range of floats is text.
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 

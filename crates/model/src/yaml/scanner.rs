@@ -1,13 +1,14 @@
-//! Characters into tokens, by the grammar that Go's `yaml` has from libyaml: YAML 1.1 as it is
-//! read, not as it is specified.
+//! Tokenizer for the grammar that Go's `yaml` inherits from libyaml, which differs from the
+//! specification of YAML 1.1 in details.
 //!
-//! A block collection has no closing sign, so the scanner compares columns and makes the tokens
-//! that open and close it. A key without `?` becomes a key only at its `:`, so the scanner keeps
-//! the places where one may begin (one per level of brackets) and puts the key token in front of
-//! it afterwards. Such a key ends on its line and within 1,024 characters, which bounds the queue.
+//! Block collections have no closing character, so the scanner compares columns and inserts tokens
+//! that open and close them. A key without `?` is recognized only at its `:`, so the scanner
+//! records the positions at which a key may begin (one per level of brackets) and inserts the key
+//! token there afterwards. Such a key ends on the same line and within 1,024 characters, which
+//! bounds the token queue.
 //!
-//! Invariant: every call consumes characters or reports the end or an error. It leaves the order
-//! of tokens to [`super::tree`] and the text of scalars to [`scalars`].
+//! Invariant: every call consumes characters, or returns the end or an error. [`super::tree`]
+//! checks the order of tokens, and [`scalars`] decodes the text of scalars.
 
 mod properties;
 mod scalars;
@@ -15,16 +16,16 @@ mod scalars;
 use super::node::{Dialect, Place, YamlError};
 use std::collections::VecDeque;
 
-/// Most characters between the beginning of a key and its `:`.
+/// Maximum number of characters from the beginning of a key to its `:`.
 const KEY_CHARS_MAX: usize = 1024;
 
-/// Most open brackets and most open block collections, as upstream.
+/// Maximum number of open brackets, and of open block collections, as in upstream.
 const LEVELS_MAX: usize = 10_000;
 
-/// The end of the text: no text contains this character.
+/// Marker for the end of the text, which cannot contain this character.
 const END: char = '\0';
 
-/// What a [`Token`] is.
+/// Kind of a [`Token`], with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
     StreamEnd,
@@ -49,7 +50,7 @@ pub(super) enum TokenKind {
     Scalar { text: String, is_plain: bool },
 }
 
-/// A token and the places where it begins and where it ends.
+/// A token with the places of its beginning and end.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
@@ -74,31 +75,32 @@ impl Mark {
     }
 }
 
-/// A place where a key may have begun.
+/// A position at which a key may have begun.
 #[derive(Clone, Copy, Debug)]
 struct KeyCandidate {
-    /// Number of the token that would be the key.
+    /// Sequence number of the token that would be the key.
     token: usize,
-    /// Whether nothing but a key may stand there.
+    /// Whether only a key is valid at this position.
     is_required: bool,
     mark: Mark,
 }
 
-/// Makes tokens of a text.
+/// Tokenizer of one text, with a queue of tokens that have been scanned but not taken.
 pub(super) struct Scanner {
     chars: Vec<char>,
     mark: Mark,
     tokens: VecDeque<Token>,
-    /// Tokens that left the queue.
+    /// Number of tokens that have been taken from the queue.
     taken: usize,
-    /// Tokens that the queue holds behind its first one.
+    /// Number of tokens that are scanned beyond the first one.
     ahead: usize,
-    /// Columns of the open block collections, the innermost in `indent`; -1 outside of all.
+    /// Columns of the open block collections. The innermost one is in `indent`, which is -1 outside
+    /// of all.
     indents: Vec<isize>,
     indent: isize,
-    /// Whether a key may begin here.
+    /// Whether a key may begin at the current position.
     key_allowed: bool,
-    /// One per level of brackets, and one for the block level.
+    /// Key candidates, one per level of brackets and one for the block level.
     candidates: Vec<Option<KeyCandidate>>,
 }
 
@@ -118,13 +120,13 @@ fn is_space_or_end(c: char) -> bool {
     is_blank(c) || is_break_or_end(c)
 }
 
-/// Whether a name of an anchor, a handle or a directive may contain the character.
+/// Returns whether the name of an anchor, a tag handle or a directive may contain the character.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
 impl Scanner {
-    /// A scanner of `text`, which has no control characters.
+    /// Creates a scanner of `text`, which must not contain control characters.
     pub(super) fn new(text: &str, dialect: Dialect) -> Self {
         let mark = Mark {
             index: 0,
@@ -147,7 +149,7 @@ impl Scanner {
         }
     }
 
-    /// The next token, which stays.
+    /// Returns the next token without taking it.
     pub(super) fn peek(&mut self) -> Result<&Token, YamlError> {
         while self.tokens.len() <= self.ahead || self.is_first_open()? {
             self.fetch()?;
@@ -155,14 +157,14 @@ impl Scanner {
         Ok(&self.tokens[0])
     }
 
-    /// The next token.
+    /// Takes the next token.
     pub(super) fn next(&mut self) -> Result<Token, YamlError> {
         self.peek()?;
         self.taken += 1;
         Ok(self.tokens.pop_front().expect("peek fills the queue"))
     }
 
-    /// Whether a key token may still have to go before the first token of the queue.
+    /// Returns whether a key token may still be inserted before the first token of the queue.
     fn is_first_open(&mut self) -> Result<bool, YamlError> {
         let first = self.taken;
         let is_first = |c: &Option<KeyCandidate>| c.is_some_and(|c| c.token == first);
@@ -172,7 +174,7 @@ impl Scanner {
         }
     }
 
-    /// Whether the candidate of a level may still become a key. One that may not is dropped.
+    /// Returns whether the candidate of a level can still become a key. Drops it otherwise.
     fn is_candidate(&mut self, level: usize) -> Result<bool, YamlError> {
         let Some(key) = self.candidates[level] else {
             return Ok(false);
@@ -198,7 +200,7 @@ impl Scanner {
         self.drop_candidate(self.flow_level())
     }
 
-    /// Keeps this place as one where a key may begin, if it is one.
+    /// Records the current position as a key candidate if a key may begin here.
     fn keep_candidate(&mut self) -> Result<(), YamlError> {
         if !self.key_allowed {
             return Ok(());
@@ -213,12 +215,12 @@ impl Scanner {
         Ok(())
     }
 
-    /// Open brackets around this place.
+    /// Returns the number of open brackets.
     fn flow_level(&self) -> usize {
         self.candidates.len() - 1
     }
 
-    /// The character `ahead` characters on.
+    /// Returns the character at an offset of `ahead` characters.
     fn char_at(&self, ahead: usize) -> char {
         let index = self.mark.index + ahead;
         self.chars.get(index).copied().unwrap_or(END)
@@ -239,7 +241,8 @@ impl Scanner {
         }
     }
 
-    /// Skips a line break, if here is one, and returns the character that stands for it.
+    /// Skips a line break, if there is one, and returns the character that represents it in
+    /// scalars.
     fn skip_break(&mut self) -> Option<char> {
         let c = self.char();
         if !is_break(c) {
@@ -255,7 +258,7 @@ impl Scanner {
         }
     }
 
-    /// Skips blanks, a comment and the break behind it, the only things that may follow here.
+    /// Skips the rest of a line, which may contain only blanks and a comment, and its line break.
     fn skip_rest_of_line(&mut self, what: &str, start: Mark) -> Result<(), YamlError> {
         self.skip_while(is_blank);
         if self.char() == '#' {
@@ -275,7 +278,8 @@ impl Scanner {
         }
     }
 
-    /// An error here in `what`; names the place where that began if it is on another line.
+    /// Creates an error at the current position inside of `what`. The text contains the beginning
+    /// of `what` if it is on another line.
     fn error_in(&self, problem: &str, what: &str, start: Mark) -> YamlError {
         let message = match start.line == self.mark.line {
             true => problem.to_owned(),
@@ -295,7 +299,7 @@ impl Scanner {
         });
     }
 
-    /// Skips `count` characters as a token.
+    /// Skips `count` characters and adds them as a token.
     fn push_sign(&mut self, kind: TokenKind, count: usize) {
         let start = self.mark;
         for _ in 0..count {
@@ -304,7 +308,7 @@ impl Scanner {
         self.push(kind, start);
     }
 
-    /// Puts a token without characters at `index` of the queue.
+    /// Inserts a token without characters at `index` of the queue.
     fn insert(&mut self, index: usize, kind: TokenKind, mark: Mark) {
         let place = mark.place();
         let end = place;
@@ -312,8 +316,8 @@ impl Scanner {
         self.tokens.insert(index, Token { kind, place, end });
     }
 
-    /// Opens a block collection at `mark` if it is further in than the open one; its token goes
-    /// to `index` of the queue.
+    /// Opens a block collection at `mark` if it is indented more than the current one. Its token is
+    /// inserted at `index` of the queue.
     fn open_block(&mut self, mark: Mark, index: usize, kind: TokenKind) -> Result<(), YamlError> {
         let column = mark.column as isize;
         if self.flow_level() > 0 || self.indent >= column {
@@ -328,7 +332,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Closes the block collections that are further in than `column`.
+    /// Closes the block collections that are indented more than `column`.
     fn close_blocks(&mut self, column: isize) {
         while self.flow_level() == 0 && self.indent > column {
             self.push(TokenKind::BlockEnd, self.mark);
@@ -336,7 +340,8 @@ impl Scanner {
         }
     }
 
-    /// Whether a line begins here with three times `c` and nothing directly behind.
+    /// Returns whether the current line begins with a document marker: three times `c`, followed by
+    /// a space or the end.
     fn is_document_sign(&self, c: char) -> bool {
         self.mark.column == 0
             && (0..3).all(|i| self.char_at(i) == c)
@@ -345,7 +350,7 @@ impl Scanner {
 
     fn skip_to_token(&mut self) {
         loop {
-            // A tab is no indentation.
+            // Tabs are not valid as indentation.
             let tabs = self.flow_level() > 0 || !self.key_allowed;
             self.skip_while(|c| c == ' ' || tabs && c == '\t');
             if self.char() == '#' {
@@ -360,7 +365,7 @@ impl Scanner {
         }
     }
 
-    /// Adds the next token of the text to the queue, and those that it implies.
+    /// Scans the next token and adds it to the queue, together with the tokens that it implies.
     fn fetch(&mut self) -> Result<(), YamlError> {
         self.skip_to_token();
         self.close_blocks(self.mark.column as isize);
@@ -401,7 +406,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Closes all block collections: a document ends here.
+    /// Closes all block collections at the end of a document.
     fn end_blocks(&mut self) -> Result<(), YamlError> {
         self.close_blocks(-1);
         self.drop_last_candidate()?;
@@ -443,7 +448,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Checks that a block collection may begin or go on here, and opens it if it begins.
+    /// Checks that a block collection may begin or continue here, and opens it if it begins.
     fn enter_block(&mut self, kind: TokenKind, what: &str) -> Result<(), YamlError> {
         if self.flow_level() > 0 {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Documents and what becomes of them; `cases.txt` has those that Go's `yaml` has judged.
+//! Tests of documents and their trees. `cases.txt` contains cases with the results of Go's `yaml`.
 
 use super::scalar::{Scalar, scalar_of};
 use super::*;
 
-/// Reads the escapes of a Go string.
+/// Decodes the escapes of a Go string.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -43,7 +43,8 @@ fn escape(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Shows a tree by what its scalars mean: `{a:1 b:["x" null]}`. `!` marks a key with a rival.
+/// Formats a tree with the meaning of its scalars, such as `{a:1 b:["x" null]}`. `!` marks a key
+/// with a rival.
 fn shown(node: &Node) -> String {
     let rival = |e: &Entry| if e.has_rival { "!" } else { "" };
     match (&node.value, scalar_of(node)) {
@@ -64,7 +65,7 @@ fn shown(node: &Node) -> String {
     }
 }
 
-/// `1.5e+00` as Rust writes it.
+/// Converts a number such as `1.5e+00` to Rust's notation.
 fn without_zeros(number: &str) -> String {
     let Some((digits, exponent)) = number.split_once('e') else {
         return number.replace("+Inf", "inf").replace("-Inf", "-inf");
@@ -75,7 +76,7 @@ fn without_zeros(number: &str) -> String {
     }
 }
 
-/// The expected tree, with numbers as Rust writes them.
+/// Converts the expected tree to Rust's notation of numbers.
 fn expected(tree: &str) -> String {
     let is_number = |c: char| !matches!(c, ' ' | '[' | ']' | '{' | '}' | ':');
     let mut out = String::new();

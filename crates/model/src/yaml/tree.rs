@@ -1,7 +1,7 @@
-//! Tokens into the tree of the first document.
+//! Builds the tree of the first document from its tokens.
 //!
-//! A recursive descent whose depth is limited to [`DEPTH_MAX`]. An alias becomes a copy of its
-//! anchor's node, and the copies count for [`NODES_MAX`] too.
+//! This is a recursive descent parser whose depth is limited to [`DEPTH_MAX`]. An alias becomes a
+//! copy of its anchor's node; copies count towards [`NODES_MAX`].
 
 use super::mapping::{Key, MappingBuilder, WANTS_MAPPING};
 use super::node::{DEPTH_MAX, Dialect, NODES_MAX, Node, Place, Value, YamlError};
@@ -9,10 +9,10 @@ use super::scalar::{Scalar, resolve};
 use super::scanner::{Scanner, Token, TokenKind};
 use std::collections::HashMap;
 
-/// What the tags of YAML's own types begin with.
+/// Prefix of the tags of YAML's own types.
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// The first document of `text`; `None` if there is none.
+/// Parses the first document of `text`. Returns `None` if there is none.
 pub(super) fn read_document(text: &str, dialect: Dialect) -> Result<Option<Node>, YamlError> {
     let mut reader = TreeReader {
         scanner: Scanner::new(text, dialect),
@@ -28,15 +28,15 @@ pub(super) fn read_document(text: &str, dialect: Dialect) -> Result<Option<Node>
 struct TreeReader {
     scanner: Scanner,
     dialect: Dialect,
-    /// Prefixes by the handles of tags.
+    /// Tag prefixes by handle.
     handles: HashMap<String, String>,
-    /// Nodes by name; none while the node is still open.
+    /// Anchored nodes by name; `None` while the node is incomplete.
     anchors: HashMap<String, Option<Node>>,
     nodes: usize,
     depth: usize,
 }
 
-/// What precedes the content of a node.
+/// Anchor and tag that precede the content of a node.
 #[derive(Default)]
 struct Properties {
     anchor: Option<String>,
@@ -62,7 +62,7 @@ impl TreeReader {
         Ok(&self.scanner.peek()?.kind)
     }
 
-    /// Where the next token begins.
+    /// Returns the place of the next token.
     fn place(&mut self) -> Result<Place, YamlError> {
         Ok(self.scanner.peek()?.place)
     }
@@ -98,7 +98,7 @@ impl TreeReader {
             }
             _ => self.node(true, false)?,
         };
-        // A malformed token behind the document is an error.
+        // A malformed token after the document is an error.
         self.peek()?;
         Ok(Some(root))
     }
@@ -134,7 +134,8 @@ impl TreeReader {
         Ok(has_any)
     }
 
-    /// Reads a node. In the value of a block mapping a list may begin without indentation.
+    /// Reads a node. With `may_be_flat`, it may be a list whose items are not indented, as in the
+    /// value of a block mapping.
     fn node(&mut self, is_block: bool, may_be_flat: bool) -> Result<Node, YamlError> {
         if let TokenKind::Alias(_) = self.peek()? {
             return self.alias();
@@ -224,7 +225,7 @@ impl TreeReader {
         }
     }
 
-    /// A scalar by its tag, if it has one, or else by its style.
+    /// Builds a scalar with the type of its tag, or of its style if it has no tag.
     fn tagged(
         &self,
         text: String,
@@ -239,7 +240,7 @@ impl TreeReader {
             return Ok(Value::Scalar { text, plain });
         }
         let Some(name) = tag.strip_prefix(CORE) else {
-            // As upstream, a merge key stays one.
+            // As in upstream, a merge key keeps its meaning.
             let plain = plain && text == "<<" && tag == "!";
             return Ok(Value::Scalar { text, plain });
         };
@@ -266,8 +267,8 @@ impl TreeReader {
         Ok(Value::Scalar { text, plain })
     }
 
-    /// Puts a copy of an anchored node here. Its parts keep their own places: that is where a
-    /// mistake in them must be mended.
+    /// Returns a copy of an anchored node. Its parts keep their own places, since errors in them
+    /// must be corrected there.
     fn alias(&mut self) -> Result<Node, YamlError> {
         let token = self.next()?;
         let TokenKind::Alias(name) = token.kind else {
@@ -305,7 +306,8 @@ impl TreeReader {
         Ok(())
     }
 
-    /// An item or value behind a sign that ends at `end`; nothing if one of `ends` follows.
+    /// Reads the item or value after an indicator that ends at `end`. Returns an empty node if the
+    /// next token satisfies `is_end`.
     fn node_or_empty(
         &mut self,
         end: Place,
@@ -337,7 +339,7 @@ impl TreeReader {
         }
     }
 
-    /// A list in a mapping whose items are not indented.
+    /// Reads a list in a mapping whose items are not indented.
     fn flat_sequence(&mut self) -> Result<Value, YamlError> {
         let mut items = Vec::new();
         while *self.peek()? == TokenKind::BlockEntry {
@@ -402,14 +404,14 @@ impl TreeReader {
         }
     }
 
-    /// A mapping with one key in a list: `[a: 1]`.
+    /// Reads a mapping with a single key in a list: `[a: 1]`.
     fn pair(&mut self) -> Result<Value, YamlError> {
         self.next()?;
         let mut mapping = MappingBuilder::new(self.dialect);
         let is_end = |kind: &_| matches!(kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd);
         let key = match self.peek()? {
             kind if is_end(kind) || *kind == TokenKind::Value => {
-                // As upstream, whose parser takes the sign for the key.
+                // As in upstream, whose parser consumes the indicator as the key.
                 empty(self.next()?.end)
             }
             _ => self.node(false, false)?,
@@ -468,7 +470,8 @@ impl TreeReader {
         self.node_or_empty(place, is_end, false, false)
     }
 
-    /// Rejects an alias of a list as the value of a merge key; a list itself may be one.
+    /// Rejects an alias of a list as the value of a merge key. A list that is written directly is
+    /// valid.
     fn check_merge(&mut self, key: &Key) -> Result<(), YamlError> {
         let place = self.place()?;
         let TokenKind::Alias(name) = &self.scanner.peek()?.kind else {
@@ -489,7 +492,7 @@ fn checked_key(node: Node, mapping: &mut MappingBuilder) -> Result<Key, YamlErro
     Ok(key)
 }
 
-/// Whether a token of a block mapping follows, so that a value is empty.
+/// Returns whether the next token of a block mapping follows, so that the current value is empty.
 fn is_key_sign(kind: &TokenKind) -> bool {
     matches!(
         kind,
@@ -497,7 +500,8 @@ fn is_key_sign(kind: &TokenKind) -> bool {
     )
 }
 
-/// The text that a `!!binary` scalar encodes: base64 with padding; line breaks do not count.
+/// Decodes a `!!binary` scalar: base64 with padding, in which line breaks are ignored. Fails if the
+/// result is not UTF-8.
 fn decode_binary(text: &str) -> Result<String, &'static str> {
     let invalid = "!!binary value contains invalid base64 data";
     let digits = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n'));

@@ -1,8 +1,8 @@
-//! Tokens beside the content: directives, anchors, aliases and tags.
+//! Scans tokens that are not content: directives, anchors, aliases and tags.
 
 use super::{END, Mark, Scanner, TokenKind, YamlError, is_blank, is_space_or_end, is_word};
 
-/// Most digits of a version.
+/// Maximum number of digits in a version number.
 const VERSION_DIGITS_MAX: u32 = 2;
 
 impl Scanner {
@@ -114,7 +114,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// `!<tag:yaml.org,2002:str>`.
+    /// Scans a verbatim tag, such as `!<tag:yaml.org,2002:str>`.
     fn verbatim_tag(&mut self, start: Mark) -> Result<String, YamlError> {
         self.skip();
         self.skip();
@@ -126,7 +126,7 @@ impl Scanner {
         Ok(suffix)
     }
 
-    /// `!!str`, `!handle!suffix`, `!suffix` and `!`, as handle and suffix.
+    /// Scans `!!str`, `!handle!suffix`, `!suffix` or `!`. Returns handle and suffix.
     fn short_tag(&mut self, start: Mark) -> Result<(String, String), YamlError> {
         let handle = self.tag_handle()?;
         if handle.len() > 1 && handle.ends_with('!') {
@@ -162,7 +162,7 @@ impl Scanner {
         }
     }
 
-    /// `head` and the characters of a tag that follow here.
+    /// Appends the following tag characters to `head`.
     fn tag_characters(&mut self, head: String) -> Result<String, YamlError> {
         let mut uri = head;
         loop {
@@ -178,7 +178,7 @@ impl Scanner {
         }
     }
 
-    /// A character as the octets of its UTF-8 form: `%C3%A9`.
+    /// Decodes a character that is escaped as UTF-8 octets, such as `%C3%A9`.
     fn escaped_character(&mut self) -> Result<char, YamlError> {
         let first = self.escaped_octet()?;
         let width = match first {

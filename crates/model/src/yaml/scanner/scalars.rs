@@ -1,14 +1,14 @@
-//! Scalars: block (`|` and `>`), quoted and plain, with their lines joined.
+//! Scans scalars: block (`|` and `>`), quoted and plain ones, and joins their lines.
 //!
-//! In quoted and plain scalars a single line break is a space and each further one a line break;
-//! how far a line is indented matters for plain scalars only. The breaks LS and PS stay what they
-//! are.
+//! In quoted and plain scalars, a single line break becomes a space, and each further one a line
+//! break. Indentation matters only for plain scalars. The Unicode line separators LS and PS are
+//! preserved.
 
 use super::{
     END, Mark, Scanner, TokenKind, YamlError, is_blank, is_break, is_break_or_end, is_space_or_end,
 };
 
-/// What a block scalar keeps of the breaks at its end.
+/// Treatment of the line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq)]
 enum Chomping {
     Clip,
@@ -16,7 +16,7 @@ enum Chomping {
     Keep,
 }
 
-/// White space between two pieces of a scalar.
+/// White space between two parts of a scalar.
 #[derive(Default)]
 struct Gap {
     blanks: String,
@@ -25,7 +25,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// Adds what the gap stands for to `text`.
+    /// Appends the characters that represent the gap to `text`.
     fn join(&mut self, text: &mut String) {
         let gap = std::mem::take(self);
         match gap.first_break {
@@ -56,7 +56,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// The signs behind `|`, in either order: what the end keeps, and the indentation.
+    /// Scans the indicators after `|` or `>`, in either order: chomping and indentation.
     fn block_header(&mut self, start: Mark) -> Result<(Chomping, Option<usize>), YamlError> {
         let (mut chomping, mut increment) = (None, None);
         for _ in 0..2 {
@@ -116,7 +116,8 @@ impl Scanner {
         Ok(text)
     }
 
-    /// Skips indentation and empty lines. Without an `indent`, the first line with text has it.
+    /// Skips indentation and empty lines. Returns the indentation, which the first line with text
+    /// determines if `indent` is `None`.
     fn block_breaks(
         &mut self,
         start: Mark,
@@ -171,8 +172,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads up to white space or the closing quote. Returns whether an escaped line break ended
-    /// the piece.
+    /// Scans up to white space or the closing quote. Returns whether an escaped line break ended
+    /// the part.
     fn quoted_piece(
         &mut self,
         quote: char,
@@ -202,8 +203,8 @@ impl Scanner {
         Ok(false)
     }
 
-    /// The white space between two pieces; nothing but further breaks counts behind an escaped
-    /// break.
+    /// Scans the white space between two parts. After an escaped line break, only further breaks
+    /// are preserved.
     fn quoted_gap(&mut self, is_broken: bool) -> Gap {
         let mut gap = Gap::default();
         let mut is_new_line = is_broken;
@@ -315,7 +316,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Whether the character here is a sign that ends a plain scalar.
+    /// Returns whether the current character ends a plain scalar.
     fn ends_plain(&self) -> bool {
         match self.char() {
             ':' => is_space_or_end(self.char_at(1)),
@@ -324,7 +325,7 @@ impl Scanner {
         }
     }
 
-    /// Reads the white space behind a piece. Returns whether it has a line break.
+    /// Scans the white space after a part. Returns whether it contains a line break.
     fn plain_gap(
         &mut self,
         start: Mark,
