@@ -117,7 +117,8 @@ impl Answer {
         )))
     }
 
-    /// Decodes the body as JSON on a blocking thread.
+    /// Decodes the body as JSON on a blocking thread. Fails if it is malformed or does not match
+    /// the type `T`.
     pub(super) async fn json<T>(self) -> Result<T, Error>
     where
         T: DeserializeOwned + Send + 'static,

@@ -41,7 +41,7 @@ const NEWS_MAX: usize = 64;
 const INDEX: &str = "x-consul-index";
 const TOKEN: &str = "x-consul-token";
 
-/// An entry of `consul_sd_configs`.
+/// An entry of `consul_sd_configs`: the Consul agent to query, and the services to watch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConsulSettings {
     /// The `server` key: address of the agent, with an optional scheme and path.
@@ -74,7 +74,7 @@ pub struct ConsulSettings {
     pub health_filter: String,
     /// The `refresh_interval` key: minimum time between two queries.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the agent.
+    /// Settings of the HTTP client that calls the agent: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -113,7 +113,7 @@ struct AgentConfig {
     datacenter: String,
 }
 
-/// Services of the catalog: tags by service name.
+/// Services of the catalog by name, each with its tags, which can be null.
 type Catalog = BTreeMap<String, Option<Vec<String>>>;
 
 impl Watch {

@@ -26,20 +26,20 @@ pub enum DigitalOceanRole {
     Databases,
 }
 
-/// An entry of `digitalocean_sd_configs`.
+/// An entry of `digitalocean_sd_configs`: the kind of resource to discover, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DigitalOceanSettings {
     /// The `role` key: kind of resource to discover.
     pub role: DigitalOceanRole,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
-/// Discovery of DigitalOcean resources; each refresh lists all pages.
+/// Discovery of DigitalOcean droplets or databases; each refresh lists all pages of one kind.
 #[derive(Debug)]
 pub(super) struct Resources {
     settings: DigitalOceanSettings,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-/// A discovery mechanism that runs as a task.
+/// A discovery mechanism that runs as a task and decides itself when to publish a list.
 pub(super) trait Discover: Send + 'static {
     /// Publishes target lists to `to` until the future is dropped.
     fn run(self, to: Arc<Published>) -> impl Future<Output = ()> + Send;
@@ -21,18 +21,18 @@ pub(super) trait Discover: Send + 'static {
 
 /// A source of targets that is polled for its complete list at an interval.
 pub(super) trait Refresh: Send + 'static {
-    /// Returns the time between two refreshes.
+    /// Returns the time between the starts of two refreshes.
     fn interval(&self) -> Duration;
 
-    /// Returns the timeout of one refresh.
+    /// Returns the timeout of one refresh; by default the same as the interval.
     fn deadline(&self) -> Duration {
         self.interval()
     }
 
-    /// Returns the name of the source for log messages.
+    /// Returns the name of the source for log messages, usually its URL.
     fn name(&self) -> String;
 
-    /// Returns the current list of targets.
+    /// Returns the current list of targets. An error keeps the previously published list.
     fn refresh(&mut self) -> impl Future<Output = Result<Vec<Group>, Error>> + Send;
 }
 

@@ -46,7 +46,7 @@ pub enum RecordType {
     Srv,
 }
 
-/// An entry of `dns_sd_configs`.
+/// An entry of `dns_sd_configs`: the names to look up and the type of their records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DnsSettings {
     /// The `names` key: DNS names to look up.
@@ -130,7 +130,7 @@ impl Refresh for Names {
     }
 }
 
-/// Builds the target for a record of `name`.
+/// Builds the target for a record of `name`. `port` applies to records that contain no port.
 fn target(name: &str, record: &Record, port: i64) -> Group {
     let mut meta = Meta::new("dns");
     meta.set("name", name);

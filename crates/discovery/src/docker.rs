@@ -24,7 +24,7 @@ pub struct Filter {
     pub values: Vec<String>,
 }
 
-/// An entry of `docker_sd_configs`.
+/// An entry of `docker_sd_configs`: the Docker engine whose containers are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DockerSettings {
     /// The `host` key: address of the engine, such as `unix:///path`, `tcp://host:port` or
@@ -38,13 +38,13 @@ pub struct DockerSettings {
     pub host_networking_host: String,
     /// The `match_first_network` key: use only the first network of a container, by name.
     pub match_first_network: bool,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
     /// Settings of the HTTP client, used if the engine is reached over HTTP.
     pub client: HttpSettings,
 }
 
-/// The kind of swarm object that is discovered.
+/// The kind of swarm object that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwarmRole {
     /// Services, at their virtual IP addresses.
@@ -55,7 +55,8 @@ pub enum SwarmRole {
     Tasks,
 }
 
-/// An entry of `dockerswarm_sd_configs`.
+/// An entry of `dockerswarm_sd_configs`: the manager of the swarm and the kind of object to
+/// discover.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwarmSettings {
     /// The `host` key: address of a manager's engine.
@@ -66,7 +67,7 @@ pub struct SwarmSettings {
     pub port: i64,
     /// The `filters` key: filters that the engine applies.
     pub filters: Vec<Filter>,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
     /// Settings of the HTTP client, used if the engine is reached over HTTP.
     pub client: HttpSettings,

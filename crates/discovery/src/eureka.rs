@@ -13,14 +13,14 @@ use hyper::HeaderMap;
 use roxmltree::Node;
 use std::time::Duration;
 
-/// An entry of `eureka_sd_configs`.
+/// An entry of `eureka_sd_configs`: the Eureka server whose registered instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EurekaSettings {
     /// The `server` key: base URL of the API, including its version.
     pub server: String,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the server.
+    /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -132,7 +132,7 @@ fn set_metadata(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     }
 }
 
-/// Parses a number. Returns `None` for an empty text.
+/// Parses a number. Returns `None` for an empty text, and an error for any other text.
 fn number(text: &str) -> Result<Option<i64>, Error> {
     match text.trim() {
         "" => Ok(None),

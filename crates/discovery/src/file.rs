@@ -87,7 +87,7 @@ impl Files {
         }
     }
 
-    /// Returns the groups of all files, ordered by path.
+    /// Returns the target groups of all files, ordered by path, as last read successfully.
     pub(super) fn groups(&self) -> Vec<Group> {
         let groups = self.known.values().flat_map(|(_, groups)| groups);
         groups.cloned().collect()
@@ -121,7 +121,7 @@ impl Files {
     }
 }
 
-/// Discovery that polls [`Files`] and publishes their targets.
+/// Discovery that polls [`Files`] on a blocking thread and publishes their targets.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) files: Files,

@@ -4,7 +4,7 @@ use super::json;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// Target addresses with the labels that they share.
+/// Target addresses with the labels that they share, as in `static_configs` and target files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {

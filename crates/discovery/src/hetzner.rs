@@ -29,18 +29,18 @@ pub enum HetznerRole {
     Robot,
 }
 
-/// An entry of `hetzner_sd_configs`.
+/// An entry of `hetzner_sd_configs`: the kind of server to discover, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HetznerSettings {
     /// The `role` key: kind of server to discover.
     pub role: HetznerRole,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
     /// The `label_selector` key: selector of cloud servers.
     pub label_selector: String,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

@@ -18,16 +18,16 @@ const ENDPOINT: &str = "https://api.ionos.com";
 /// Name of network interfaces without a name, used in label names.
 const UNNAMED: &str = "unnamed";
 
-/// An entry of `ionos_sd_configs`.
+/// An entry of `ionos_sd_configs`: the data centre whose servers are discovered, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IonosSettings {
     /// The `datacenter_id` key: data centre whose servers are discovered.
     pub datacenter: String,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

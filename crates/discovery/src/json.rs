@@ -10,7 +10,7 @@ mod tests;
 
 use serde::de::DeserializeOwned;
 
-/// Decodes bytes that contain exactly one JSON value.
+/// Decodes bytes that contain exactly one JSON value. The error is a text for the log.
 pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let tree = text::parse(bytes).map_err(|e| e.to_string())?;
     T::deserialize(tree).map_err(|e| e.to_string())

@@ -35,7 +35,7 @@ const CLIENT: &str = "firn";
 /// File with the host name of this machine.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// An entry of `kuma_sd_configs`.
+/// An entry of `kuma_sd_configs`: the control plane whose monitoring assignments are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KumaSettings {
     /// The `server` key: URL of the control plane.
@@ -46,7 +46,7 @@ pub struct KumaSettings {
     pub fetch_timeout: Duration,
     /// The `refresh_interval` key: time between two requests.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the server.
+    /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

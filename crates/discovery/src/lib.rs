@@ -112,14 +112,14 @@ use tokio::task::JoinHandle;
 pub enum DiscoverySettings {
     /// The groups in `static_configs`, which never change.
     Static(Vec<Group>),
-    /// An entry of `file_sd_configs`.
+    /// An entry of `file_sd_configs`: files with target groups in JSON or YAML.
     File {
         /// The `files` key: paths of files, which may contain patterns.
         patterns: Vec<PathBuf>,
         /// The `refresh_interval` key: time between two complete reads.
         refresh: Duration,
     },
-    /// An entry of `http_sd_configs`.
+    /// An entry of `http_sd_configs`: a URL that returns target groups in JSON.
     Http {
         /// The `url` key: URL that returns the target groups.
         url: String,
@@ -128,69 +128,69 @@ pub enum DiscoverySettings {
         /// Settings of the HTTP client that calls the server.
         client: Box<HttpSettings>,
     },
-    /// An entry of `dns_sd_configs`.
+    /// An entry of `dns_sd_configs`: DNS names whose records become targets.
     Dns(DnsSettings),
-    /// An entry of `consul_sd_configs`.
+    /// An entry of `consul_sd_configs`: service instances registered in Consul.
     Consul(Box<ConsulSettings>),
-    /// An entry of `docker_sd_configs`.
+    /// An entry of `docker_sd_configs`: containers of a Docker engine.
     Docker(Box<DockerSettings>),
-    /// An entry of `dockerswarm_sd_configs`.
+    /// An entry of `dockerswarm_sd_configs`: nodes, services or tasks of a Docker swarm.
     Swarm(Box<SwarmSettings>),
-    /// An entry of `kubernetes_sd_configs`.
+    /// An entry of `kubernetes_sd_configs`: objects of a Kubernetes cluster.
     Kubernetes(Box<KubernetesSettings>),
-    /// An entry of `ec2_sd_configs`.
+    /// An entry of `ec2_sd_configs`: instances of AWS EC2 in one region.
     Ec2(Box<AwsSettings>),
-    /// An entry of `azure_sd_configs`.
+    /// An entry of `azure_sd_configs`: virtual machines of an Azure subscription.
     Azure(Box<AzureSettings>),
-    /// An entry of `gce_sd_configs`.
+    /// An entry of `gce_sd_configs`: instances of Google Compute Engine in one zone.
     Gce(Box<GceSettings>),
-    /// An entry of `ecs_sd_configs`.
+    /// An entry of `ecs_sd_configs`: tasks of AWS ECS clusters.
     Ecs(Box<AwsSettings>),
-    /// An entry of `elasticache_sd_configs`.
+    /// An entry of `elasticache_sd_configs`: serverless caches and cache nodes of AWS ElastiCache.
     ElastiCache(Box<AwsSettings>),
-    /// An entry of `msk_sd_configs`.
+    /// An entry of `msk_sd_configs`: Kafka brokers and controllers of AWS MSK.
     Msk(Box<AwsSettings>),
-    /// An entry of `rds_sd_configs`.
+    /// An entry of `rds_sd_configs`: database instances of AWS RDS clusters.
     Rds(Box<AwsSettings>),
-    /// An entry of `lightsail_sd_configs`.
+    /// An entry of `lightsail_sd_configs`: instances of AWS Lightsail in one region.
     Lightsail(Box<AwsSettings>),
-    /// An entry of `nomad_sd_configs`.
+    /// An entry of `nomad_sd_configs`: service instances registered in Nomad.
     Nomad(Box<NomadSettings>),
-    /// An entry of `eureka_sd_configs`.
+    /// An entry of `eureka_sd_configs`: application instances registered in Eureka.
     Eureka(Box<EurekaSettings>),
-    /// An entry of `hetzner_sd_configs`.
+    /// An entry of `hetzner_sd_configs`: cloud or dedicated servers of Hetzner.
     Hetzner(Box<HetznerSettings>),
-    /// An entry of `digitalocean_sd_configs`.
+    /// An entry of `digitalocean_sd_configs`: droplets or managed databases of DigitalOcean.
     DigitalOcean(Box<DigitalOceanSettings>),
-    /// An entry of `ionos_sd_configs`.
+    /// An entry of `ionos_sd_configs`: servers of an IONOS Cloud data centre.
     Ionos(Box<IonosSettings>),
-    /// An entry of `kuma_sd_configs`.
+    /// An entry of `kuma_sd_configs`: monitoring assignments of a Kuma control plane.
     Kuma(Box<KumaSettings>),
-    /// An entry of `linode_sd_configs`.
+    /// An entry of `linode_sd_configs`: virtual machines of Linode.
     Linode(Box<LinodeSettings>),
-    /// An entry of `oci_sd_configs`.
+    /// An entry of `oci_sd_configs`: compute instances of Oracle Cloud.
     Oci(Box<OciSettings>),
-    /// An entry of `serverset_sd_configs` or `nerve_sd_configs`.
+    /// An entry of `serverset_sd_configs` or `nerve_sd_configs`: members registered in ZooKeeper.
     Zookeeper(Box<ZookeeperSettings>),
-    /// An entry of `marathon_sd_configs`.
+    /// An entry of `marathon_sd_configs`: tasks of Marathon apps.
     Marathon(Box<MarathonSettings>),
-    /// An entry of `openstack_sd_configs`.
+    /// An entry of `openstack_sd_configs`: hypervisors, instances or load balancers of OpenStack.
     OpenStack(Box<OpenStackSettings>),
-    /// An entry of `outscale_sd_configs`.
+    /// An entry of `outscale_sd_configs`: virtual machines of Outscale.
     Outscale(Box<OutscaleSettings>),
-    /// An entry of `ovhcloud_sd_configs`.
+    /// An entry of `ovhcloud_sd_configs`: virtual private or dedicated servers of OVHcloud.
     OvhCloud(Box<OvhSettings>),
-    /// An entry of `puppetdb_sd_configs`.
+    /// An entry of `puppetdb_sd_configs`: resources that a PuppetDB query returns.
     PuppetDb(Box<PuppetDbSettings>),
-    /// An entry of `scaleway_sd_configs`.
+    /// An entry of `scaleway_sd_configs`: instances or bare metal servers of Scaleway.
     Scaleway(Box<ScalewaySettings>),
-    /// An entry of `stackit_sd_configs`.
+    /// An entry of `stackit_sd_configs`: servers of a STACKIT project.
     Stackit(Box<StackitSettings>),
-    /// An entry of `triton_sd_configs`.
+    /// An entry of `triton_sd_configs`: containers or compute nodes of Triton.
     Triton(Box<TritonSettings>),
-    /// An entry of `uyuni_sd_configs`.
+    /// An entry of `uyuni_sd_configs`: exporter endpoints of systems that Uyuni manages.
     Uyuni(Box<UyuniSettings>),
-    /// An entry of `vultr_sd_configs`.
+    /// An entry of `vultr_sd_configs`: instances of Vultr.
     Vultr(Box<VultrSettings>),
 }
 
@@ -243,11 +243,11 @@ impl DiscoverySettings {
 /// Dependencies and limits that all discoveries of a server share.
 #[derive(Clone)]
 pub struct Lent {
-    /// Function that decodes target groups from YAML files.
+    /// Function that decodes target groups from YAML files, provided by the binary.
     pub read_yaml: ReadYaml,
-    /// Maximum size of a response or file in bytes.
+    /// Maximum size in bytes of a response or target file; larger ones are errors.
     pub bytes_max: u64,
-    /// Clock for signatures, token expiry and timestamps.
+    /// Clock for signatures, token expiry and the timestamps of published lists.
     pub clock: Arc<dyn Clock>,
     /// Metrics to which new discoveries are added.
     pub metrics: DiscoveryMetrics,

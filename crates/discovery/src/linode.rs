@@ -30,18 +30,19 @@ const FILTER: HeaderName = HeaderName::from_static("x-filter");
 /// Number of requests for events after which the lists are read even if there are no events.
 const QUIET_MAX: u32 = 10;
 
-/// An entry of `linode_sd_configs`.
+/// An entry of `linode_sd_configs`: the region whose virtual machines are discovered, and
+/// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinodeSettings {
     /// The `region` key: region to discover; empty for all regions.
     pub region: String,
     /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Instances {
     /// Time of the last successful refresh, in milliseconds; at first, the creation time of this
     /// value.
     asked_ms: i64,
-    /// Targets of the last complete read.
+    /// Targets of the last complete read, published again while there are no events.
     last: Option<Vec<Group>>,
     quiet: u32,
     asks_events: bool,

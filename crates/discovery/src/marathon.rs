@@ -14,16 +14,16 @@ use ring::rand::SystemRandom;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An entry of `marathon_sd_configs`.
+/// An entry of `marathon_sd_configs`: the Marathon servers whose tasks are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarathonSettings {
     /// The `servers` key: URLs; each request uses a random one.
     pub servers: Vec<String>,
     /// The `auth_token` or `auth_token_file` key: token sent with each request.
     pub token: Option<Secret>,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the servers.
+    /// Settings of the HTTP client that calls the servers: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -106,7 +106,7 @@ impl Apps {
         }
     }
 
-    /// Returns a random server URL from the settings.
+    /// Returns a random server URL from the settings, which spreads requests over the servers.
     fn server(&self) -> Result<&str, Error> {
         let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
         let random = random.map_err(|_| wrong("no randomness"))?.expose();

@@ -26,7 +26,7 @@ impl Meta {
         self.set_plain(name, value.into());
     }
 
-    /// Sets several labels like [`Self::set`].
+    /// Sets several labels like [`Self::set`], in the order of `pairs`.
     pub(super) fn set_all<'v>(&mut self, pairs: impl IntoIterator<Item = (&'v str, &'v str)>) {
         for (name, value) in pairs {
             self.set(name, value);
@@ -77,7 +77,7 @@ impl Meta {
             .extend(entries.map(|(name, value)| (name.clone(), value.clone())));
     }
 
-    /// Builds the target at `address` with these labels.
+    /// Builds the target at `address` with these labels, as a group of its own.
     pub(super) fn at(self, address: impl Into<String>) -> Group {
         Group {
             targets: vec![address.into()],

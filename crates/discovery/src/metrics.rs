@@ -12,7 +12,7 @@ pub struct DiscoveryMetrics {
     running: Arc<Mutex<Vec<Running>>>,
 }
 
-/// The config section to which a discovery belongs.
+/// The config section to which a discovery belongs; its fields become metric labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// Purpose of the discovery: `scrape` or `notify`.

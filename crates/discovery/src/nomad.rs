@@ -11,7 +11,7 @@ use firn_model::error::Error;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// An entry of `nomad_sd_configs`.
+/// An entry of `nomad_sd_configs`: the Nomad server whose services are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NomadSettings {
     /// The `server` key: URL of the server.
@@ -24,9 +24,9 @@ pub struct NomadSettings {
     pub allow_stale: bool,
     /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the server.
+    /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

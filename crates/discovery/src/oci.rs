@@ -47,7 +47,8 @@ const BURST: u32 = 50;
 /// Response header with the token of the next page.
 const NEXT_PAGE: &str = "opc-next-page";
 
-/// An entry of `oci_sd_configs`.
+/// An entry of `oci_sd_configs`: the tenancy whose compute instances are discovered, and
+/// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OciSettings {
     /// Whether requests are authenticated as this machine (`auth: instance_principal`).
@@ -66,11 +67,11 @@ pub struct OciSettings {
     pub region: String,
     /// The `compartments` key: ids of compartments; empty for all.
     pub compartments: Vec<String>,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -113,14 +114,14 @@ answers! {
     }
 }
 
-/// Base URLs of the OCI services.
+/// Base URLs of the OCI services for identity and compute.
 #[derive(Clone, Debug)]
 struct Endpoints {
     identity: String,
     compute: String,
 }
 
-/// Rate limiter for requests (token bucket).
+/// Rate limiter for requests (token bucket), which permits a burst of [`BURST`] requests.
 struct Pace {
     /// Time at which the bucket is full again, so that a complete burst may be sent.
     full: Instant,

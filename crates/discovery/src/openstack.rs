@@ -39,7 +39,8 @@ pub enum OpenStackRole {
     LoadBalancer,
 }
 
-/// Credentials for the identity service. Empty fields are unset.
+/// Credentials for the identity service, from the config or the environment. Empty fields are
+/// unset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenStackCredentials {
     /// The `identity_endpoint` key. If it is empty, all credentials are read from the environment.
@@ -66,12 +67,12 @@ pub struct OpenStackCredentials {
     pub application_secret: Option<Secret>,
 }
 
-/// An entry of `openstack_sd_configs`.
+/// An entry of `openstack_sd_configs`: the kind of object to discover, region and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenStackSettings {
     /// The `role` key: kind of object to discover.
     pub role: OpenStackRole,
-    /// Credentials from the config entry.
+    /// Credentials from the config entry, used if they contain an endpoint.
     pub credentials: OpenStackCredentials,
     /// The `region` key: region of the services.
     pub region: String,
@@ -79,11 +80,11 @@ pub struct OpenStackSettings {
     pub availability: String,
     /// The `all_tenants` key: discover the instances of all projects.
     pub all_tenants: bool,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the services.
+    /// Settings of the HTTP client that calls the services: credentials, TLS, proxies, redirects.
     pub client: HttpSettings,
 }
 

@@ -21,7 +21,8 @@ use std::time::Duration;
 const SERVICE: &str = "oapi";
 const SIGNED_REGION: &str = "eu-west-2";
 
-/// An entry of `outscale_sd_configs`.
+/// An entry of `outscale_sd_configs`: the API whose virtual machines are discovered, and
+/// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutscaleSettings {
     /// The `endpoint` key: base URL of the API, including its version.
@@ -32,11 +33,11 @@ pub struct OutscaleSettings {
     pub access_key: String,
     /// The `secret_key` or `secret_key_file` key: secret part of the access key.
     pub secret_key: Secret,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

@@ -44,7 +44,7 @@ pub enum OvhService {
     DedicatedServer,
 }
 
-/// An entry of `ovhcloud_sd_configs`.
+/// An entry of `ovhcloud_sd_configs`: the kind of server to discover, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OvhSettings {
     /// The `endpoint` key: name of an endpoint, or its URL.
@@ -57,7 +57,7 @@ pub struct OvhSettings {
     pub consumer_key: Secret,
     /// The `service` key: kind of server to discover.
     pub service: OvhService,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
 }
 
@@ -122,7 +122,7 @@ answers! {
     }
 }
 
-/// Details of a server, which provide its labels.
+/// Details of a server of one kind, as returned by the API, which provide its labels.
 trait Server: DeserializeOwned + Send + 'static {
     /// API path of the list of servers.
     const PATH: &'static str;

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 /// entries fit.
 const PAGES_MAX: usize = 5000;
 
-/// Read position in a paginated list.
+/// Read position in a paginated list, with the number of pages read so far.
 #[derive(Debug)]
 pub(super) struct Pages {
     next: Option<String>,
@@ -25,7 +25,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Creates a position at the page `first`.
+    /// Creates a position at the page `first`, which may be empty for APIs that need no token for
+    /// it.
     pub(super) fn from(first: impl Into<String>) -> Self {
         Self {
             next: Some(first.into()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-/// Pauses and timeouts of a watch.
+/// Pauses and timeouts of a watch; tests use other values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     /// Minimum time between two published lists.
@@ -23,14 +23,14 @@ pub(super) struct Timing {
     pub(super) retry: Duration,
 }
 
-/// The values of upstream.
+/// Pauses and timeouts with the same values as in upstream.
 pub(super) const TIMING: Timing = Timing {
     pause: Duration::from_secs(5),
     first: Duration::from_secs(5),
     retry: Duration::from_secs(15),
 };
 
-/// Rate limiter for the publication of lists.
+/// Rate limiter for the publication of lists, used by watched mechanisms.
 #[derive(Debug)]
 pub(super) struct Pace {
     timing: Timing,
@@ -48,12 +48,12 @@ impl Pace {
         }
     }
 
-    /// Records that there are changes to publish.
+    /// Records that there are changes to publish. The time of the first one counts.
     pub(super) fn has_news(&mut self) {
         self.first_news.get_or_insert_with(Instant::now);
     }
 
-    /// Records that a list has been published.
+    /// Records that a list has been published, so that no changes are pending.
     pub(super) fn has_published(&mut self) {
         self.first_news = None;
         self.last = Some(Instant::now());
@@ -79,12 +79,12 @@ pub(super) async fn wait(due: Option<Instant>) {
     }
 }
 
-/// A change that a watch reports.
+/// A change that a watch reports to [`assemble`].
 #[derive(Debug)]
 pub(super) enum News {
-    /// The complete set of existing sources.
+    /// The complete set of existing sources. Groups of other sources are dropped.
     Sources(BTreeSet<String>),
-    /// The current groups of one source.
+    /// The current groups of one source, which replace its previous groups.
     Groups(String, Vec<Group>),
 }
 

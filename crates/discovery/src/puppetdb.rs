@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Maximum nesting depth of parameters that become labels.
 const DEPTH_MAX: usize = 32;
 
-/// An entry of `puppetdb_sd_configs`.
+/// An entry of `puppetdb_sd_configs`: the PuppetDB server and the query that returns targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PuppetDbSettings {
     /// The `url` key: base URL of the server.
@@ -29,11 +29,11 @@ pub struct PuppetDbSettings {
     pub query: String,
     /// The `include_parameters` key: add the parameters of resources as labels.
     pub include_parameters: bool,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
     /// The `refresh_interval` key: time between two queries.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the server.
+    /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

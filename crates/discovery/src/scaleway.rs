@@ -29,7 +29,7 @@ pub enum ScalewayRole {
     Baremetal,
 }
 
-/// An entry of `scaleway_sd_configs`.
+/// An entry of `scaleway_sd_configs`: the kind of server to discover, zone and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalewaySettings {
     /// The `role` key: kind of server to discover.
@@ -44,11 +44,11 @@ pub struct ScalewaySettings {
     pub name_filter: String,
     /// The `tags_filter` key: tags that a server must have.
     pub tags_filter: Vec<String>,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -168,7 +168,7 @@ answers! {
     }
 }
 
-/// One page of a paginated list.
+/// One page of a paginated list, with the field names of its kind of entry.
 trait Page: DeserializeOwned + Send + 'static {
     type Entry;
 

@@ -36,7 +36,7 @@ const STATEMENT_SECONDS: i64 = 3600;
 /// Grant type of requests that exchange a signed JWT for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// An entry of `stackit_sd_configs`.
+/// An entry of `stackit_sd_configs`: the project whose servers are discovered, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackitSettings {
     /// The `project` key: id of the project.
@@ -50,11 +50,11 @@ pub struct StackitSettings {
     pub private_key: Option<Secret>,
     /// The `credentials_file_path` key: file that may contain the private key.
     pub credentials_file: Option<PathBuf>,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Servers {
     tokens: Option<Tokens<Account>>,
 }
 
-/// Requests access tokens for a service account.
+/// Issuer of access tokens for a service account, used through [`Tokens`].
 struct Account {
     key: Secret,
     settings: StackitSettings,

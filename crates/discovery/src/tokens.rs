@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 /// How long before its expiry a token is replaced, in milliseconds.
 const MARGIN_MS: i64 = 5 * 60 * 1000;
 
-/// An access token with its remaining lifetime.
+/// An access token as issued, with its lifetime.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) text: String,
@@ -29,7 +29,7 @@ pub(super) struct Token {
 
 /// A source of access tokens, such as a service account.
 pub(super) trait Issuer: Send + Sync + 'static {
-    /// Requests a new token. `now_ms` is the current time.
+    /// Requests a new token. `now_ms` is the current time in milliseconds, for signed assertions.
     fn issue(&self, now_ms: i64) -> impl Future<Output = Result<Token, Error>> + Send;
 }
 

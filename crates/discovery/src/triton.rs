@@ -21,7 +21,7 @@ pub enum TritonRole {
     Cn,
 }
 
-/// An entry of `triton_sd_configs`.
+/// An entry of `triton_sd_configs`: the discovery API and the kind of machine to discover.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TritonSettings {
     /// The `role` key: kind of machine to discover.
@@ -36,9 +36,9 @@ pub struct TritonSettings {
     pub port: i64,
     /// The `version` key: version of the discovery API.
     pub version: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the endpoint.
+    /// Settings of the HTTP client that calls the endpoint: credentials, TLS, proxies, redirects.
     pub client: HttpSettings,
 }
 

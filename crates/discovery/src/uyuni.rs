@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Lifetime of a login in seconds; it is renewed after half of that.
 const LOGIN_SECONDS: i64 = 600;
 
-/// An entry of `uyuni_sd_configs`.
+/// An entry of `uyuni_sd_configs`: the Uyuni server whose monitored systems are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UyuniSettings {
     /// The `server` key: URL of the server.
@@ -31,9 +31,9 @@ pub struct UyuniSettings {
     pub entitlement: String,
     /// The `separator` key: separator in the label `groups`.
     pub separator: String,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the server.
+    /// Settings of the HTTP client that calls the server: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

@@ -15,14 +15,14 @@ use std::time::Duration;
 /// Base URL of the Vultr API.
 const ENDPOINT: &str = "https://api.vultr.com";
 
-/// An entry of `vultr_sd_configs`.
+/// An entry of `vultr_sd_configs`: credentials for the account whose instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VultrSettings {
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn children<'a, 'i>(
     children.filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
-/// Returns the `item` elements of the list called `name`.
+/// Returns the `item` elements of the list called `name`; empty if there is no such list.
 pub(super) fn items<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Vec<Node<'a, 'i>> {
     let list = child(node, name);
     list.map_or(Vec::new(), |list| children(list, "item").collect())

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 /// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 32;
 
-/// A parameter of a method call.
+/// A parameter of a method call, in the types that callers need.
 pub(super) enum Param<'p> {
     Text(&'p str),
     Number(i64),

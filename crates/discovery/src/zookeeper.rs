@@ -40,7 +40,7 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Maximum number of nodes below one path.
 const NODES_MAX: usize = 100_000;
 
-/// Format of the members that nodes contain.
+/// Format of the members that nodes contain, which also determines the label names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZookeeperMember {
     /// The format of `serverset_sd_configs`.
@@ -59,7 +59,8 @@ impl ZookeeperMember {
     }
 }
 
-/// An entry of `serverset_sd_configs` or `nerve_sd_configs`.
+/// An entry of `serverset_sd_configs` or `nerve_sd_configs`: ZooKeeper servers and the paths to
+/// watch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZookeeperSettings {
     /// Format of the members.
@@ -108,7 +109,7 @@ struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
-/// Discovery that watches the paths of one config entry.
+/// Discovery that watches the paths of one config entry and publishes all members.
 pub(super) struct Watch {
     settings: ZookeeperSettings,
     bytes_max: usize,
@@ -130,7 +131,7 @@ impl Watch {
         }
     }
 
-    /// Returns the address of the next server, in turn.
+    /// Returns the address of the next server, in turn, with the default port if it has none.
     fn server(&mut self) -> String {
         let servers = &self.settings.servers;
         let server = servers.get(self.turn % servers.len().max(1));

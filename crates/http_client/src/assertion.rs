@@ -56,7 +56,7 @@ pub fn signed(
     Ok(format!("{text}.{}", encode(&signature)))
 }
 
-/// Returns the signature of `text` by `key`.
+/// Returns the RSA signature of `text` by `key`, with the given padding and hash.
 pub fn signature(
     text: &[u8],
     key: &RsaKeyPair,

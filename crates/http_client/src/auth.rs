@@ -117,7 +117,7 @@ fn basic(user: &[u8], password: &[u8]) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
-/// How a client authenticates to a token server.
+/// How a client authenticates to a token server: with a secret or a signed assertion.
 #[derive(Clone, Copy)]
 enum Proof<'p> {
     SecretInHeader(&'p [u8]),
@@ -164,7 +164,7 @@ struct Token {
     end: Option<Instant>,
 }
 
-/// OAuth 2.0 tokens of one client, requested when needed.
+/// OAuth 2.0 tokens of one client, requested when needed; the latest one is cached.
 #[derive(Debug)]
 struct Tokens {
     transport: Transport,

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 /// Prometheus's error text for a body that exceeds `body_size_limit`.
 pub const TOO_LARGE: &str = "body size limit exceeded";
 
-/// A complete body with its content type.
+/// A response body that has been read and decompressed completely, with its content type.
 #[derive(Debug, Default)]
 pub struct Body {
     /// Decompressed bytes.
@@ -104,7 +104,7 @@ fn reason(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Decoder of a body that writes to a [`Sink`].
+/// Decoder of a body, either gzip or none, that writes to a [`Sink`].
 enum Unpacker {
     Plain(Sink),
     Gzip(Box<MultiGzDecoder<Sink>>),
@@ -132,7 +132,7 @@ impl Unpacker {
     }
 }
 
-/// Writer that collects bytes up to a limit.
+/// Writer that collects decompressed bytes up to a limit and records why a write failed.
 struct Sink {
     bytes: Vec<u8>,
     limit: BodyLimit,

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 const READ_BYTES_MIN: usize = 8 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// An open HTTP/1 connection.
+/// An open HTTP/1 connection with its read buffer and the unsent rest of the request.
 pub(super) struct Http1 {
     stream: TokioIo<HttpsStream>,
     received: BytesMut,
@@ -42,7 +42,7 @@ pub(super) struct Http1 {
     is_reused: bool,
 }
 
-/// Why there is no response.
+/// Why there is no response, and whether the request may be repeated.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) message: String,

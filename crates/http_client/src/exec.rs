@@ -86,7 +86,7 @@ fn life_until(end: &str) -> Result<Duration, String> {
     Ok(left.saturating_sub(EXPIRY_MARGIN))
 }
 
-/// Runs the program and returns its output.
+/// Runs the program and returns its output. Fails if it exits with an error.
 async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
     let info = json!({
         "apiVersion": settings.api_version,

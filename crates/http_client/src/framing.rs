@@ -15,7 +15,7 @@ const EXCESS_BYTES_MAX: u64 = 16 << 10;
 
 const UNEXPECTED_END: &str = "unexpected EOF";
 
-/// State machine that extracts one body.
+/// State machine that extracts one body, with or without chunked encoding.
 #[derive(Debug)]
 pub(super) struct BodyReader {
     state: State,
@@ -34,7 +34,7 @@ enum State {
     End,
 }
 
-/// Next part of a body.
+/// Next part of a body, as returned by [`BodyReader::cut`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Data(Bytes),
@@ -62,7 +62,7 @@ impl BodyReader {
         self.state == State::End
     }
 
-    /// Extracts the next part from the beginning of `received`.
+    /// Extracts the next part from the beginning of `received`. Fails if the framing is malformed.
     pub(super) fn cut(&mut self, received: &mut BytesMut) -> Result<Piece, String> {
         loop {
             let next = match self.state {

@@ -67,7 +67,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use transport::Transport;
 
-/// The `User-Agent` header of every request.
+/// The `User-Agent` header of every request, with the version of Firn.
 pub const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 
 /// Header that identifies the span of the client in a trace (W3C Trace Context).
@@ -111,7 +111,7 @@ impl HttpClient {
         }
     }
 
-    /// Sets the signer of requests, if there is one.
+    /// Sets the signer of requests, if there is one. Only trusted hosts receive signatures.
     #[must_use]
     pub fn signed_by(mut self, signer: Option<Arc<dyn Sign>>) -> Self {
         self.signer = signer;

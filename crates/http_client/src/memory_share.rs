@@ -48,7 +48,7 @@ impl MemoryShare {
         self.held.grow(more)
     }
 
-    /// Releases the memory in excess of `bytes`.
+    /// Releases the memory in excess of `bytes`, so that other holders can use it.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.held.bytes() {
             self.held.shrink_to(bytes);

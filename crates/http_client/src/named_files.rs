@@ -79,7 +79,7 @@ fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Error for a pattern with a syntax error.
+/// Error for a pattern with a syntax error, such as an unclosed class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPattern;
 
@@ -125,10 +125,10 @@ pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
     Ok(found)
 }
 
-/// A parsed pattern for names.
+/// A parsed pattern for paths or single names.
 struct Pattern(Vec<Part>);
 
-/// Element of a pattern.
+/// Element of a pattern, which matches one character or, for a star, any number.
 enum Part {
     /// Any sequence of characters.
     Star,

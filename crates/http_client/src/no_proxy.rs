@@ -14,7 +14,7 @@
 use hyper::Uri;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Host and port of a request.
+/// Host and port of a request, in the form in which they are compared with entries.
 #[derive(Debug)]
 pub(super) struct Target {
     host: String,
@@ -74,7 +74,7 @@ impl NoProxy {
         }
     }
 
-    /// Returns whether `target` is reached directly.
+    /// Returns whether `target` is reached directly, without a proxy.
     pub(super) fn contains(&self, target: &Target) -> bool {
         if target.host == "localhost" {
             return true;
@@ -162,7 +162,7 @@ impl Entry {
     }
 }
 
-/// Parses a network in CIDR notation.
+/// Parses a network in CIDR notation. IPv4-mapped networks become IPv4 networks.
 fn network(text: &str) -> Option<Entry> {
     let (address, bits) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

@@ -41,7 +41,7 @@ struct Shared {
     waiting: AtomicUsize,
 }
 
-/// Usage of one connection.
+/// Usage of one connection, which determines whether it may be closed for another one.
 #[derive(Debug)]
 struct State {
     /// True if nothing has been written since the last read, so that the connection may be idle.
@@ -59,7 +59,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// Creates `count` places.
+    /// Creates a set of `count` places, shared by the clients that use it.
     pub fn new(count: usize) -> Self {
         let count = count.min(Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {

@@ -223,7 +223,7 @@ impl Open {
         all.entry(origin.clone()).or_default().push(idle);
     }
 
-    /// Removes the idle connections of `origin` that have ended.
+    /// Removes the idle connections of `origin` that their watchers have closed.
     fn drop_ended(&self, origin: &Origin) {
         let mut all = lock(&self.http1);
         if let Some(idle) = all.get_mut(origin) {
@@ -250,7 +250,7 @@ async fn watch(connection: Arc<Mutex<Option<Box<Http1>>>>, open: Weak<Open>, ori
 }
 
 impl IdleConnection {
-    /// Returns the connection, or `None` if it has ended.
+    /// Returns the connection, or `None` if it has ended in the meantime.
     fn take(self) -> Option<Box<Http1>> {
         let mut connection = lock(&self.connection).take()?;
         let mut cx = Context::from_waker(Waker::noop());

@@ -14,7 +14,7 @@ use md5::{Digest, Md5};
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use ring::signature::RsaKeyPair;
 
-/// One block of a PEM file.
+/// One block of a PEM file, with its label and decoded content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Label of the block, such as `RSA PRIVATE KEY`.
@@ -84,7 +84,7 @@ fn marked<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
     line.strip_prefix(mark)?.strip_suffix("-----")
 }
 
-/// Decodes the first private key in a PEM text.
+/// Decodes the first private key in a PEM text. Encrypted keys are decrypted with `passphrase`.
 pub fn of_pem(pem: &[u8], passphrase: &str) -> Result<RsaKeyPair, String> {
     let blocks = Block::all_of(pem).map_err(|e| format!("no private key: {e}"))?;
     let key = blocks.iter().find(|block| block.is_key());
@@ -97,7 +97,7 @@ pub fn of_der(der: &[u8]) -> Result<RsaKeyPair, String> {
     pair.map_err(|e| format!("not a private key of RSA: {e}"))
 }
 
-/// Decrypts data with the cipher in a `DEK-Info` value.
+/// Decrypts data with the cipher and initialization vector in a `DEK-Info` value.
 fn decrypt(cipher: &str, sealed: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, String> {
     let (name, iv) = cipher.split_once(',').ok_or("DEK-Info without a vector")?;
     let iv = bytes_of_hex(iv.trim()).ok_or("DEK-Info without a vector")?;

@@ -17,7 +17,7 @@ use hyper::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 use std::fmt;
 
-/// A proxy server with its credentials.
+/// A proxy server, with its protocol and the credentials in its URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     /// Address of the proxy, including the port.
@@ -27,7 +27,7 @@ pub(super) struct Proxy {
     pub(super) user: Option<(String, String)>,
 }
 
-/// The protocol of a proxy.
+/// The protocol with which a proxy is used: HTTP or SOCKS 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyKind {
     /// HTTP; over TLS if the scheme of the address is `https`.

@@ -42,7 +42,7 @@ const SENSITIVE: [HeaderName; 6] = [
     WWW_AUTHENTICATE,
 ];
 
-/// One request in a chain of redirects.
+/// One request in a chain of redirects; the first one is the request of the caller.
 #[derive(Debug)]
 pub(super) struct Hop {
     pub(super) method: Method,

@@ -34,7 +34,7 @@ pub(super) struct ResponseHead {
     pub(super) is_last: bool,
 }
 
-/// How the end of the body is determined.
+/// How the end of the body is determined: by length, by chunks or by the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -66,7 +66,8 @@ pub(super) fn length_of(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
 }
 
 impl ResponseHead {
-    /// Parses a head that [`length_of`] found to be complete.
+    /// Parses a head that [`length_of`] found to be complete. Fails if it is malformed or its
+    /// framing is ambiguous.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut lines = bytes.split_inclusive(|b| *b == b'\n').map(without_line_end);
         let (version, status, reason) = status_line(lines.next().unwrap_or_default())?;

@@ -83,7 +83,7 @@ impl Route {
         self
     }
 
-    /// Returns the proxy for requests to `uri`, if any.
+    /// Returns the proxy for requests to `uri`, if any. Fails if the settings are invalid.
     pub(super) fn proxy_of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         match &self.rules {
             Ok(rules) => rules.proxy_of(uri),

@@ -4,7 +4,7 @@ use super::settings::Secret;
 use crate::named_files;
 use firn_model::error::Error;
 
-/// Reads a secret without any conversion.
+/// Reads a secret without removing white space or decoding it.
 pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
     match secret {
         Secret::Inline(text) => Ok(text.clone().into_bytes()),

@@ -32,7 +32,7 @@ pub struct HttpSettings {
     pub auth: Auth,
     /// The `tls_config` key: TLS settings.
     pub tls: TlsSettings,
-    /// Proxy settings, from several keys.
+    /// Proxy settings, from the keys `proxy_url`, `no_proxy` and related ones.
     pub proxy: ProxySettings,
     /// The `follow_redirects` key: follow redirects (default: true).
     pub follow_redirects: bool,
@@ -64,7 +64,7 @@ pub enum HeaderValueSource {
     Secret(Secret),
 }
 
-/// How a client authenticates its requests.
+/// How a client authenticates its requests; the methods exclude each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Auth {
     /// No authentication, which is the default.
@@ -143,7 +143,7 @@ pub struct Assertion {
     pub claims: Value,
 }
 
-/// A TLS version that a client supports.
+/// A TLS version that a client supports, as a limit for negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2; also replaces the unsupported versions 1.0 and 1.1.

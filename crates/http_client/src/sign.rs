@@ -9,7 +9,7 @@ use std::pin::Pin;
 /// Future of the headers to add, or of the error that prevents the signature.
 pub type Signing<'a> = Pin<Box<dyn Future<Output = Result<HeaderMap, Error>> + Send + 'a>>;
 
-/// The request to be signed.
+/// The request to be signed, as it will be sent except for the signature.
 #[derive(Clone, Copy, Debug)]
 pub struct ToSign<'a> {
     /// Method of the request.

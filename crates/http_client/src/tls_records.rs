@@ -7,7 +7,7 @@
 /// Size in bytes of a record header: type, version, length.
 const HEADER_BYTES: usize = 5;
 
-/// Position of a stream within its current record.
+/// Position of a stream within its current record, updated with each read.
 #[derive(Debug, Default)]
 pub(super) struct TlsRecords {
     header: [u8; HEADER_BYTES],

@@ -43,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// Makes all connections use only HTTP/2, even without TLS.
+    /// Makes all connections use only HTTP/2, even without TLS (prior knowledge).
     pub(super) fn speak_http2_alone(&mut self) {
         self.is_http2_alone = true;
     }

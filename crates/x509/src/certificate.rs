@@ -149,7 +149,7 @@ fn version(fields: &mut Der<'_>) -> Result<i64, MalformedCertificate> {
     }
 }
 
-/// Parses a distinguished name.
+/// Parses a distinguished name. Keeps its encoding, common name and first organization.
 fn subject(fields: &mut Der<'_>) -> Result<DistinguishedSubject, MalformedCertificate> {
     let whole = fields.whole(SEQUENCE);
     let whole = whole.ok_or("malformed issuer")?;
@@ -267,7 +267,7 @@ fn extensions(version: i64, fields: &mut Der<'_>) -> Result<Extensions, Malforme
     Extensions::read(&found)
 }
 
-/// An extension with its undecoded value.
+/// An extension with its object identifier, criticality and undecoded value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extension<'d> {
     pub oid: &'d [u8],
@@ -293,7 +293,7 @@ impl<'d> Extension<'d> {
     }
 }
 
-/// Formats an object identifier in dotted notation.
+/// Formats an object identifier in dotted notation, such as `2.5.29.17`.
 pub(crate) fn dotted(oid: &[u8]) -> String {
     let mut arcs = Vec::new();
     let mut arc = 0u64;

@@ -10,7 +10,7 @@ use super::uri;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Permitted and excluded subtrees of one CA.
+/// Permitted and excluded subtrees in the certificate of one CA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameConstraints {
     permitted: Subtrees,
@@ -32,7 +32,7 @@ struct IpNetwork {
     mask: IpAddr,
 }
 
-/// A parsed mail address.
+/// A parsed mail address, with its quotes and escapes resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mailbox {
     local: String,
@@ -40,7 +40,7 @@ struct Mailbox {
     domain: String,
 }
 
-/// Number of comparisons that remain for one certificate.
+/// Number of name comparisons that remain for the verification of one certificate.
 #[derive(Debug)]
 pub(crate) struct ComparisonBudget(pub usize);
 
@@ -53,7 +53,7 @@ impl ComparisonBudget {
 }
 
 impl NameConstraints {
-    /// Parses the extension. Also returns whether all of its constraints are of known kinds.
+    /// Parses the extension. Also returns whether all of its constraints are of supported kinds.
     pub(crate) fn read(mut value: Der<'_>) -> Result<(Self, bool), MalformedCertificate> {
         const MALFORMED: &str = "invalid NameConstraints extension";
         let mut fields = value.open(SEQUENCE).filter(|_| value.is_empty());
@@ -92,7 +92,7 @@ impl Subtrees {
         Ok((found, are_known))
     }
 
-    /// Adds a subtree. Returns whether its kind is known.
+    /// Adds a subtree with the tag of its kind. Returns whether that kind is supported.
     fn add(&mut self, tag: u8, content: &[u8]) -> Result<bool, MalformedCertificate> {
         const EMAIL: u8 = der::context(1);
         const DNS: u8 = der::context(2);

@@ -17,17 +17,17 @@ pub(crate) const SET: u8 = 0x31;
 /// Tag bits that announce a tag number above 30 in further bytes, which Go does not support.
 const HIGH_TAG: u8 = 0x1f;
 
-/// Returns a context-specific tag of a primitive value.
+/// Returns the context-specific tag `number` for a primitive value.
 pub(crate) const fn context(number: u8) -> u8 {
     0x80 | number
 }
 
-/// Returns a context-specific tag of a constructed value.
+/// Returns the context-specific tag `number` for a constructed value.
 pub(crate) const fn nested(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// Unread rest of DER data.
+/// Reader of DER data, which holds the part that has not been read yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'d>(&'d [u8]);
 
@@ -40,7 +40,7 @@ pub(crate) struct DerElement<'d> {
     pub content: &'d [u8],
 }
 
-/// Content of a BIT STRING.
+/// Content of a BIT STRING, whose last byte may have unused bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BitString<'d> {
     bytes: &'d [u8],
@@ -56,7 +56,7 @@ impl<'d> Der<'d> {
         self.0.is_empty()
     }
 
-    /// Returns whether the next element has this tag.
+    /// Returns whether the next element has this tag. Does not consume it.
     pub(crate) fn has(&self, tag: u8) -> bool {
         self.0.first() == Some(&tag)
     }

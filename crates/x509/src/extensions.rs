@@ -17,7 +17,7 @@ const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 const AUTHORITY_INFO_ACCESS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 1];
 
-/// Contents of a certificate's extensions.
+/// Contents of a certificate's extensions, as far as verification needs them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extensions {
     /// Whether a key usage is present that does not permit signing certificates.
@@ -46,7 +46,7 @@ pub(crate) struct BasicConstraints {
     pub path_length_max: Option<u64>,
 }
 
-/// Extended key usages that are relevant for TLS.
+/// Extended key usages that are relevant for TLS; others are ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usages {
     pub has_any: bool,
@@ -87,7 +87,7 @@ impl Extensions {
         Ok(found)
     }
 
-    /// Parses the extension 2.5.29.`number`. Returns whether it is known and can be enforced.
+    /// Parses the extension 2.5.29.`number`. Returns whether it is supported and can be enforced.
     fn add(&mut self, number: u8, extension: &Extension<'_>) -> Result<bool, MalformedCertificate> {
         let value = Der::new(extension.value);
         match number {
@@ -224,13 +224,13 @@ fn alternative_names(mut value: Der<'_>) -> Result<AlternativeNames, MalformedCe
     Ok(names)
 }
 
-/// Decodes an ASCII string.
+/// Decodes an ASCII string (IA5String). Returns `None` if it contains other bytes.
 pub(crate) fn ascii(bytes: &[u8]) -> Option<String> {
     let text = str::from_utf8(bytes).ok().filter(|text| text.is_ascii())?;
     Some(text.to_owned())
 }
 
-/// Decodes an IP address of 4 or 16 bytes.
+/// Decodes an IP address of 4 or 16 bytes. Returns `None` for other lengths.
 pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))

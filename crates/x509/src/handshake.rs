@@ -79,7 +79,7 @@ pub fn certificate_reason(error: &(dyn std::error::Error + 'static)) -> Option<S
     }
 }
 
-/// Parsed certificates that a peer sent in a handshake.
+/// Parsed certificates that a peer sent in a handshake: the leaf and possible intermediates.
 #[derive(Clone, Debug)]
 pub struct PeerCertificates {
     purpose: Purpose,
@@ -147,7 +147,7 @@ impl PeerCertificates {
     }
 }
 
-/// Server certificate verifier of a TLS client.
+/// Server certificate verifier of a TLS client, by the rules of Go instead of webpki.
 #[derive(Debug)]
 pub struct ServerCheck {
     /// Trusted certificates; `None` if any certificate is accepted.
@@ -212,7 +212,7 @@ pub fn check_tls12_signature(
     check_signature(message, certificate, signature, false)
 }
 
-/// Verifies the peer's signature in TLS 1.3.
+/// Verifies the peer's signature in TLS 1.3, where an ECDSA scheme defines hash and curve.
 pub fn check_tls13_signature(
     message: &[u8],
     certificate: &CertificateDer<'_>,

@@ -46,7 +46,7 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// Algorithm of a signature, including its hash.
+/// Algorithm of a signature, including its hash, as named in certificates and handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureKind {
     Rsa(Hash),
@@ -66,7 +66,7 @@ pub(crate) enum EllipticCurve {
     P521,
 }
 
-/// A parsed public key.
+/// A parsed public key of a certificate, by the kind of its algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PublicKey {
     Rsa(RsaKey),
@@ -218,7 +218,7 @@ impl EllipticCurve {
 }
 
 impl PublicKey {
-    /// Parses a public key. Keys of known kinds must be well-formed.
+    /// Parses a public key. Keys of supported kinds must be well-formed; others are unknown.
     pub(crate) fn read(algorithm: AlgorithmId<'_>, bytes: &[u8]) -> Result<Self, &'static str> {
         let has_parameters = !algorithm.parameters.is_empty();
         let oid = algorithm.oid;
@@ -408,7 +408,7 @@ impl RsaKey {
         checked.map_err(|_| SignatureRefused::Wrong("crypto/rsa: verification error"))
     }
 
-    /// Verifies a signature with RustCrypto.
+    /// Verifies a signature with RustCrypto, for key sizes that ring does not support.
     fn check_hashed(
         &self,
         scheme: impl rsa::traits::SignatureScheme,

@@ -17,7 +17,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// A decoded PEM block.
+/// A decoded PEM block, with its label and whether it has headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PemBlock {
     /// Label of the block, such as `CERTIFICATE` or `RSA PRIVATE KEY`.
@@ -81,7 +81,7 @@ fn block(before: &[u8], after: &[u8]) -> Option<PemBlock> {
     })
 }
 
-/// Splits off the first line, without its trailing spaces.
+/// Splits off the first line, without its line end and trailing spaces.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|b| *b == b'\n') {
         Some(end) => {

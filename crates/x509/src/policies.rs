@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const ANY_POLICY: &[u8] = &[0x55, 0x1d, 0x20, 0];
 
-/// A policy at one depth of the chain.
+/// A policy at one depth of the chain, linked to the depths above and below.
 #[derive(Debug)]
 struct PolicyNode<'c> {
     policy: &'c [u8],
@@ -123,7 +123,7 @@ impl<'c> PolicyGraph<'c> {
         }
     }
 
-    /// Adds a depth with the policies of a certificate.
+    /// Adds a depth with the policies of a certificate, which continue those of the depth above.
     fn add(&mut self, certificate: &'c X509Certificate, takes_any: bool) {
         let above = self.depths.last().cloned().unwrap_or_default();
         let mut parents: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();

@@ -81,7 +81,7 @@ fn failed(_: impl std::fmt::Display) -> Error {
     Error::General("signing failed".to_owned())
 }
 
-/// A P-521 key, which signs with RustCrypto.
+/// A P-521 private key, which signs with RustCrypto because ring does not support the curve.
 #[derive(Debug)]
 struct P521SigningKey {
     key: Arc<p521::ecdsa::SigningKey>,
@@ -118,7 +118,7 @@ impl Signer for P521Signer {
     }
 }
 
-/// An RSA key, which signs with RustCrypto.
+/// An RSA private key of a size that ring does not support, which signs with RustCrypto.
 #[derive(Debug)]
 struct RsaSigningKey {
     key: Arc<PrivateKey>,

@@ -39,7 +39,7 @@ pub(crate) fn host(uri: &str) -> Option<String> {
     are_escapes_whole(path).then(|| unescaped_host(scheme, host))?
 }
 
-/// Splits off the scheme, which is empty if there is none.
+/// Splits off the scheme, which is empty if there is none. Returns `None` if it is malformed.
 fn scheme(uri: &str) -> Option<(&str, &str)> {
     let end = uri.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c));
     let starts = uri.starts_with(|c: char| c.is_ascii_alphabetic());

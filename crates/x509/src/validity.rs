@@ -19,7 +19,7 @@ impl Validity {
     }
 }
 
-/// Formats a time for error texts.
+/// Formats a time in Unix seconds for error texts, such as `2024-01-02T03:04:05Z`.
 pub(crate) fn rfc3339(seconds: i64) -> String {
     let Ok(at) = time::OffsetDateTime::from_unix_timestamp(seconds) else {
         return seconds.to_string();

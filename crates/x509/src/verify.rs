@@ -35,7 +35,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// Conditions under which a certificate is trusted.
+/// Conditions under which a certificate is trusted: roots, intermediates, host, use and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust<'a> {
     /// Certificates that end a chain. A leaf in this set is a complete chain.
@@ -107,7 +107,7 @@ pub fn verify(leaf: &X509Certificate, trust: &Trust<'_>) -> Result<(), Certifica
     found.map_err(|why| search.chains.refused().or(why).unwrap_or(unknown(None)))
 }
 
-/// Position of a certificate in a chain.
+/// Position of a certificate in a chain, which determines the constraints that apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChainPlace {
     Leaf,
@@ -149,7 +149,7 @@ fn check_valid(
     }
 }
 
-/// Why complete chains were rejected.
+/// Counts and reasons of complete chains that were found but rejected.
 #[derive(Debug, Default)]
 struct Rejections {
     by_usage: usize,
@@ -176,7 +176,7 @@ impl Rejections {
     }
 }
 
-/// Depth-first search for a valid chain.
+/// Depth-first search for a valid chain, with the limits of one verification.
 struct ChainSearch<'a, 't> {
     trust: &'t Trust<'a>,
     checks: usize,
@@ -184,7 +184,7 @@ struct ChainSearch<'a, 't> {
     budget: ComparisonBudget,
 }
 
-/// First rejected candidate, with the reason.
+/// First rejected candidate with the reason, which becomes part of the error text.
 type Hint<'a> = Option<(&'a X509Certificate, String)>;
 
 impl<'a> ChainSearch<'a, '_> {

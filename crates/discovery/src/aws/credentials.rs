@@ -38,7 +38,7 @@ const LIFE_MS: i64 = 5 * 60 * 1000;
 /// address, so the timeout must be short.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Default base URL of the EC2 instance metadata service.
+/// Default base URL of the EC2 instance metadata service; an environment variable can replace it.
 const METADATA: &str = "http://169.254.169.254";
 
 /// Base URL of the ECS endpoint that returns the credentials of a container.
@@ -54,7 +54,8 @@ const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 pub(in super::super) struct Credentials {
     pub(in super::super) access_key: String,
     pub(in super::super) secret_key: String,
-    /// Session token of temporary credentials; empty for permanent keys.
+    /// Session token, which is sent with requests that use temporary credentials; empty for
+    /// permanent keys.
     pub(in super::super) session: String,
 }
 

@@ -136,11 +136,11 @@ struct Parts {
     region: String,
     /// Services by service name, which is the suffix of a task's group.
     services: BTreeMap<String, TaskService>,
-    /// EC2 instance ids by container instance ARN.
+    /// EC2 instance ids by the ARN of the container instance that runs on them.
     instances: BTreeMap<String, String>,
-    /// EC2 instances by instance id.
+    /// EC2 instances that run tasks, by instance id.
     machines: BTreeMap<String, Machine>,
-    /// Public IP addresses by network interface id.
+    /// Public IP addresses by the id of their network interface.
     public_ips: BTreeMap<String, String>,
 }
 

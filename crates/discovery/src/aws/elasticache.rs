@@ -234,7 +234,7 @@ pub(in super::super) struct ElastiCache {
 /// next page token.
 struct List {
     action: &'static str,
-    /// Request parameter that selects one cache by name.
+    /// Request parameter that restricts the list to one cache, selected by name.
     name: &'static str,
     extra: &'static [(&'static str, &'static str)],
     /// Name of both the request parameter and the response element of the next page token.
@@ -394,7 +394,7 @@ impl List {
     }
 }
 
-/// Names of the caches in the config, by kind.
+/// Names of the caches in the config, by kind. Empty lists mean all caches of that kind.
 #[derive(Default)]
 struct Names {
     without_servers: Vec<String>,

@@ -14,7 +14,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The API operation that lists instances.
+/// The API operation that lists the instances of a region; the value of the `X-Amz-Target` header.
 const OPERATION: &str = "Lightsail_20161128.GetInstances";
 
 /// Discovery of Lightsail instances; each refresh lists all instances of the region.

@@ -23,7 +23,7 @@ pub struct AwsSettings {
     pub role_arn: String,
     /// The `external_id` key: id passed when the role is assumed.
     pub external_id: String,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
     /// The `filters` key (EC2 and RDS only): filters that the API applies to instances.
     pub filters: Vec<Filter>,
@@ -32,9 +32,9 @@ pub struct AwsSettings {
     pub clusters: Vec<String>,
     /// The `request_concurrency` key (same services): maximum number of concurrent requests.
     pub concurrency: usize,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the API.
+    /// Settings of the HTTP client that calls the API: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 

@@ -16,7 +16,7 @@ pub(in super::super) struct Scope<'s> {
     pub(in super::super) now_ms: i64,
 }
 
-/// Headers that authenticate a request.
+/// Result of signing: the headers that must be added to a request to authenticate it.
 pub(super) struct Signed {
     /// Value of the `Authorization` header.
     pub(super) authorization: String,
@@ -121,7 +121,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Formats a time as `20150830T123600Z`.
+/// Formats a time in the compact format of signatures, such as `20150830T123600Z`.
 fn time_text(now_ms: i64) -> String {
     let seconds = now_ms.div_euclid(1000);
     let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -41,7 +41,8 @@ pub(super) fn set_tags(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
     }
 }
 
-/// Removes fractional seconds: `2024-01-02T03:04:05.678Z` becomes `2024-01-02T03:04:05Z`.
+/// Removes the fractional seconds of a timestamp: `2024-01-02T03:04:05.678Z` becomes
+/// `2024-01-02T03:04:05Z`.
 fn without_fraction(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),

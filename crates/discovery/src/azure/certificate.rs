@@ -117,7 +117,7 @@ impl Certificate {
     }
 }
 
-/// Returns a random UUID (RFC 9562, version 4).
+/// Returns a random UUID (RFC 9562, version 4), which makes each assertion unique.
 fn unique() -> Result<String, String> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);

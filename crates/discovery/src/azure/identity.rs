@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Base URL of the Azure instance metadata service.
+/// Base URL of the Azure instance metadata service, which issues tokens for managed identities.
 const MACHINE: &str = "http://169.254.169.254";
 
 /// Timeout of a request to the instance metadata service. Outside of Azure nothing answers at its
@@ -46,7 +46,8 @@ pub enum AzureCloud {
 /// The identity for which tokens are requested. Empty ids are replaced by those in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AzureIdentity {
-    /// An application that authenticates with a client secret.
+    /// An application that is registered at Microsoft Entra ID and authenticates with a client
+    /// secret.
     Secret {
         /// The `tenant_id` key: directory of the application.
         tenant: String,
@@ -75,7 +76,7 @@ pub enum AzureIdentity {
         /// The `client_id` key: id of a user-assigned identity; empty for the system-assigned one.
         client: String,
     },
-    /// A Kubernetes workload that exchanges its service account token.
+    /// A Kubernetes workload that exchanges its service account token for an access token.
     Workload {
         /// The `tenant_id` key: directory of the application.
         tenant: String,
@@ -135,7 +136,7 @@ impl AzureCloud {
     }
 }
 
-/// Requests access tokens for one identity and one scope.
+/// Issuer of access tokens for one identity and one scope, used through [`Tokens`].
 pub(super) struct Account {
     pub(super) authority: String,
     identity: AzureIdentity,

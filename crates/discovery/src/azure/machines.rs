@@ -30,14 +30,15 @@ const COMPUTE: &str = "2024-03-01";
 const NETWORK: &str = "2023-05-01";
 const SCALE_SET_NETWORK: &str = "2018-10-01";
 
-/// Maximum number of cached network interfaces.
+/// Maximum number of network interfaces that are cached between refreshes.
 const KEPT_MAX: usize = 5000;
 
 /// Maximum number of concurrent requests for network interfaces. Upstream sends all requests at
 /// once.
 const SIDE_BY_SIDE: usize = 16;
 
-/// An entry of `azure_sd_configs`.
+/// An entry of `azure_sd_configs`: the subscription whose virtual machines are discovered, and
+/// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AzureSettings {
     /// The `environment` key: name of the Azure cloud.
@@ -50,11 +51,11 @@ pub struct AzureSettings {
     pub identity: AzureIdentity,
     /// The `resource_group` key: group to discover; empty for all groups.
     pub resource_group: String,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
-    /// Settings of the HTTP client that calls the APIs.
+    /// Settings of the HTTP client that calls the APIs: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,
 }
 
@@ -470,7 +471,7 @@ fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> 
     })
 }
 
-/// Extracts the resource group from a resource id.
+/// Extracts the name of the resource group from a resource id. Fails if the id contains none.
 fn resource_group(id: &str) -> Result<&str, Error> {
     let mut parts = id.split('/');
     let found = parts.find(|part| part.eq_ignore_ascii_case("resourceGroups"));

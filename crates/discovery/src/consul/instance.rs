@@ -63,7 +63,7 @@ pub(super) struct Tagging<'s> {
 }
 
 impl Instance {
-    /// Builds the target of this instance.
+    /// Builds the target of this instance, with the labels of its node, service and checks.
     pub(super) fn target(&self, tagging: &Tagging<'_>) -> Group {
         let (node, service) = (&self.node, &self.service);
         let mut meta = Meta::new("consul");

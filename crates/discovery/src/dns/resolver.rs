@@ -45,14 +45,14 @@ pub(super) enum Record {
     Ns(String),
 }
 
-/// Resolves names with the servers of a `resolv.conf` file.
+/// Resolves names with the servers of a `resolv.conf` file, which is read for each lookup.
 #[derive(Debug)]
 pub(super) struct Resolver {
     resolv_conf: PathBuf,
     port: u16,
 }
 
-/// Settings of `resolv.conf` that the resolver supports.
+/// Settings of a `resolv.conf` file: servers, search domains and the `ndots` option.
 #[derive(Debug, PartialEq, Eq)]
 struct Config {
     servers: Vec<String>,
@@ -60,7 +60,7 @@ struct Config {
     dots_min: usize,
 }
 
-/// Response of one server to a query.
+/// Response of one server to a query, reduced to the cases that the resolver distinguishes.
 enum Reply {
     Records(Vec<Record>),
     NoSuchName,

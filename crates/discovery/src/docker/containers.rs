@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Discovery of the containers of one Docker engine.
+/// Discovery of the containers of one Docker engine; each refresh lists containers and networks.
 #[derive(Debug)]
 pub(in super::super) struct Containers {
     settings: DockerSettings,

@@ -59,7 +59,7 @@ impl Daemon {
         }
     }
 
-    /// Returns the list at `path`, restricted by `filters`.
+    /// Returns the list at `path`, restricted by `filters`. A response of `null` is an empty list.
     pub(super) async fn list<T>(&self, path: &str, filters: &[Filter]) -> Result<Vec<T>, Error>
     where
         T: DeserializeOwned + Send + 'static,

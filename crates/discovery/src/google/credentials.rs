@@ -80,7 +80,8 @@ answers! {
 }
 
 impl Account {
-    /// Creates an account whose tokens are valid for `scope`.
+    /// Creates an account whose tokens are valid for `scope`. `file` replaces the credentials of
+    /// the environment.
     pub(super) fn new(scope: &'static str, file: Option<PathBuf>) -> Self {
         let variables = of_process();
         Self::with(scope, file, variables)

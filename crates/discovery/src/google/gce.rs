@@ -24,7 +24,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/compute.readonly";
 /// Type of the access configuration that contains a public IP address.
 const NAT: &str = "ONE_TO_ONE_NAT";
 
-/// An entry of `gce_sd_configs`.
+/// An entry of `gce_sd_configs`: the project and zone whose instances are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GceSettings {
     /// The `project` key: id of the Google Cloud project.
@@ -35,9 +35,9 @@ pub struct GceSettings {
     pub filter: String,
     /// The `tag_separator` key: separator of tags in the label `tags`.
     pub tag_separator: String,
-    /// The `port` key: port of the targets' addresses.
+    /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `refresh_interval` key: time between two refreshes.
+    /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
 }
 

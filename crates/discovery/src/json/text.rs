@@ -12,7 +12,7 @@ use std::fmt;
 /// about ten levels.
 const DEPTH_MAX: usize = 500;
 
-/// A JSON value that owns its contents.
+/// A JSON value that owns its contents and preserves the order of keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json {
     Null,
@@ -38,7 +38,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Parses bytes that contain exactly one JSON value.
+/// Parses bytes that contain exactly one JSON value, optionally surrounded by white space.
 pub(super) fn parse(bytes: &[u8]) -> Result<Json, Malformed> {
     let mut reader = Reader {
         bytes,

@@ -20,7 +20,7 @@ pub(super) struct Cluster {
     /// Base URL of the API.
     pub(super) base: String,
     pub(super) api: Api,
-    /// Namespaces to watch. An empty name means all namespaces.
+    /// Namespaces to watch. A single empty name means all namespaces.
     pub(super) namespaces: Vec<String>,
 }
 

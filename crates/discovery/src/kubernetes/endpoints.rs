@@ -21,7 +21,7 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 pub(super) struct Around<'s> {
     pub(super) services: Held<'s, Service>,
     pub(super) pods: Held<'s, Pod>,
-    /// Nodes, if their labels are attached.
+    /// Nodes, present only if the labels of nodes are attached to targets.
     pub(super) nodes: Option<Held<'s, Node>>,
     pub(super) owners: Owners<'s>,
 }

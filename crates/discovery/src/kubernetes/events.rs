@@ -40,7 +40,7 @@ struct Bookmark {
     metadata: ObjectMeta,
 }
 
-/// Error status that the API sends as an event.
+/// Status object in an error event, such as an expired resource version.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -49,7 +49,7 @@ struct Status {
 }
 
 impl<'s, T: Resource> Events<'s, T> {
-    /// Creates a decoder at the beginning of a stream.
+    /// Creates a decoder at the beginning of a stream. Events change the part `part` of `store`.
     pub(super) fn new(store: &'s Store<T>, part: usize) -> Self {
         let held = Vec::new();
         Self { store, part, held }

@@ -6,12 +6,12 @@ use crate::meta::{Meta, sanitize};
 /// Prefix of the names of all Kubernetes labels.
 const PREFIX: &str = "kubernetes";
 
-/// Creates an empty set of Kubernetes labels.
+/// Creates an empty set of labels whose names begin with `__meta_kubernetes_`.
 pub(super) fn none() -> Meta {
     Meta::new(PREFIX)
 }
 
-/// Creates the labels of a target in `namespace`.
+/// Creates the labels of a target in `namespace`, which contain only the namespace.
 pub(super) fn in_namespace(namespace: &str) -> Meta {
     let mut meta = none();
     meta.set("namespace", namespace);

@@ -73,14 +73,14 @@ pub(super) fn containers(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> 
     usual.chain(pod.spec.init_containers.iter().map(|c| (c, true)))
 }
 
-/// Adds the name, image and kind of a container.
+/// Adds the labels for the name, image and kind (init or not) of a container.
 pub(super) fn set_container(meta: &mut Meta, container: &Container, is_init: bool) {
     meta.set("pod_container_name", &container.name);
     meta.set("pod_container_image", &container.image);
     meta.set("pod_container_init", is_init.to_string());
 }
 
-/// Adds the name, number and protocol of a container port.
+/// Adds the labels for the name, number and protocol of a container port.
 pub(super) fn set_port(meta: &mut Meta, port: &ContainerPort, protocol: &str) {
     meta.set("pod_container_port_name", &port.name);
     meta.set("pod_container_port_number", port.container_port.to_string());

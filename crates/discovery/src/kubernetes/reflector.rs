@@ -38,7 +38,7 @@ const PAGE: &str = "500";
 /// Maximum pause between attempts after repeated failures.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Watches the objects of one kind in one namespace.
+/// Task that keeps a part of a store in sync with the objects of one kind in one namespace.
 pub(super) struct Reflector<T> {
     pub(super) cluster: Arc<Cluster>,
     /// Namespace to watch; empty for all namespaces.
@@ -71,7 +71,7 @@ struct ListMeta {
 }
 
 impl<T: Resource> Reflector<T> {
-    /// Lists and watches until the future is dropped.
+    /// Lists and watches until the future is dropped. Failures are logged, counted and retried.
     pub(super) async fn run(self) {
         let mut pause = self.retry;
         // Version 0 allows the API to answer the first list from its cache, which may be stale.

@@ -46,7 +46,7 @@ pub struct Attached {
     pub cronjob: bool,
 }
 
-/// An entry of `kubernetes_sd_configs`.
+/// An entry of `kubernetes_sd_configs`: the cluster, and the kind of object to discover in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubernetesSettings {
     /// The `api_server` key: URL of the API.

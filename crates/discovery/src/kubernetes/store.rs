@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// Objects of one kind; each change notifies the discovery.
+/// Objects of one kind, shared by reflectors and the discovery. Each change notifies the discovery.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     parts: Mutex<Vec<Part<T>>>,
@@ -23,7 +23,7 @@ struct Part<T> {
 pub(super) struct Held<'s, T>(MutexGuard<'s, Vec<Part<T>>>);
 
 impl<T: Resource> Store<T> {
-    /// Creates a store without parts. Each change notifies `changed`.
+    /// Creates a store without parts, which counts as listed. Each change notifies `changed`.
     pub(super) fn new(changed: Arc<Notify>) -> Self {
         Self {
             parts: Mutex::default(),
@@ -31,7 +31,7 @@ impl<T: Resource> Store<T> {
         }
     }
 
-    /// Adds an empty part and returns its index.
+    /// Adds an empty part for one reflector and returns its index.
     pub(super) fn add_part(&self) -> usize {
         let mut parts = lock(&self.parts);
         parts.push(Part {
@@ -64,7 +64,7 @@ impl<T: Resource> Store<T> {
         });
     }
 
-    /// Removes the object with this key from a part.
+    /// Removes the object with this key from a part, if it exists.
     pub(super) fn remove(&self, part: usize, key: &str) {
         self.change(part, |part| {
             part.objects.remove(key);

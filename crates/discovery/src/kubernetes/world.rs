@@ -35,7 +35,7 @@ pub(super) struct World {
     jobs: Arc<Store<Job>>,
 }
 
-/// Parameters of the reflectors that are being started.
+/// Parameters that are common to the reflectors of a cluster while they are started.
 struct Reflecting<'w> {
     settings: &'w KubernetesSettings,
     cluster: &'w Arc<Cluster>,
@@ -155,7 +155,7 @@ impl World {
         self.replica_sets.is_listed() && self.jobs.is_listed()
     }
 
-    /// Returns whether all other necessary objects have been listed.
+    /// Returns whether all objects except replica sets and jobs have been listed at least once.
     pub(super) fn is_listed(&self) -> bool {
         self.pods.is_listed()
             && self.nodes.is_listed()

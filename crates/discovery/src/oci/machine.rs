@@ -153,7 +153,7 @@ impl Machine {
         (self.variables)(name).filter(|value| !value.is_empty())
     }
 
-    /// Reads `path` from the metadata service.
+    /// Reads `path` from the metadata service. Fails if it does not respond in time.
     async fn metadata(&self, path: &str) -> Result<String, Error> {
         let base = self.variable(METADATA_VARIABLE);
         let url = format!("{}{path}", base.as_deref().unwrap_or(METADATA));
@@ -238,7 +238,7 @@ fn certificate_of(pem: &str) -> Result<Vec<u8>, Error> {
         .der)
 }
 
-/// Returns the expiry time of a token in milliseconds.
+/// Returns the expiry time of a token in milliseconds, from its `exp` claim.
 fn end_ms(token: &str) -> Result<i64, Error> {
     let parts: Vec<&str> = token.split('.').collect();
     let [_, claims, _] = parts[..] else {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// The identity with which requests are signed.
+/// The identity with which requests are signed: a user from the config, or this machine.
 enum Identity {
     User(User),
     Machine(Box<Machine>),
@@ -125,7 +125,7 @@ pub(super) fn signature_header(
     Ok(value)
 }
 
-/// Formats a time in the date format of HTTP.
+/// Formats a time in the date format of HTTP headers, such as `Thu, 01 Jan 1970 00:00:00 GMT`.
 pub(super) fn date(now_ms: i64) -> Result<String, Error> {
     let time = OffsetDateTime::from_unix_timestamp(now_ms.div_euclid(1000));
     let text = time.ok().and_then(|time| time.format(&Rfc2822).ok());

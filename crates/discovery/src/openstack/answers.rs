@@ -107,7 +107,7 @@ answers! {
     }
 }
 
-/// One page of a paginated list.
+/// One page of a paginated list: its entries, and a link to the next page.
 pub(super) trait Page: DeserializeOwned + Send + 'static {
     type Entry: Send;
 
@@ -143,12 +143,12 @@ page!(Servers, servers, Server);
 page!(LoadBalancers, loadbalancers, LoadBalancer);
 page!(Listeners, listeners, Listener);
 
-/// Floating IP addresses of instances.
+/// Floating IP addresses of instances, from which the label `public_ip` is set.
 #[derive(Default)]
 pub(super) struct ServerMaps {
     /// Floating addresses by instance id and fixed address.
     floating: BTreeMap<(String, String), String>,
-    /// All floating addresses.
+    /// All floating addresses, which do not become targets themselves.
     present: BTreeSet<String>,
 }
 

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// Maximum number of events that have arrived but not been read. More end the session.
 const EVENTS_MAX: usize = 100_000;
 
-/// An established session; see the module documentation.
+/// An established session with a server, which executes one request at a time.
 pub(super) struct Session {
     stream: TcpStream,
     /// Received bytes that have not been decoded yet.
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Queues an event, or returns a reply.
+    /// Queues an event, or returns a reply. Fails if the server has ended the session.
     fn take<'f>(&mut self, frame: &'f [u8]) -> Result<Option<Reply<'f>>, Error> {
         match Said::read(frame)? {
             Said::Alive => Ok(None),

@@ -14,7 +14,7 @@ pub(super) struct Key {
     pub(super) is_merge: bool,
 }
 
-/// A mapping whose entries are being read.
+/// Builder of a mapping whose entries are being read, in the rules of one dialect.
 pub(super) struct MappingBuilder {
     dialect: Dialect,
     entries: Vec<Entry>,

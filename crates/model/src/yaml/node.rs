@@ -9,7 +9,7 @@ pub(super) const NODES_MAX: usize = 1_000_000;
 /// Maximum nesting depth. Prometheus's own schema has eight levels.
 pub(super) const DEPTH_MAX: usize = 100;
 
-/// A position in the file, counted from one.
+/// A position in the file, for error texts. Lines and columns count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Line number.
@@ -24,7 +24,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// An error at a place in the file.
+/// An error at a place in the file, which precedes the message in its text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct YamlError {
@@ -60,7 +60,7 @@ pub enum Value {
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping with its value.
+/// A key of a mapping with its value and place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Text of the key.
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// Creates an error at the place of this node.
+    /// Creates an error with this text at the place of this node.
     pub fn error(&self, message: impl Into<String>) -> YamlError {
         YamlError {
             place: self.place,
