@@ -46,33 +46,34 @@ const TOKEN: &str = "x-consul-token";
 pub struct ConsulSettings {
     /// The `server` key: address of the agent, with an optional scheme and path.
     pub server: String,
-    /// The `scheme` key: `http` or `https`.
+    /// The `scheme` key: `http` or `https`, used unless `server` contains `https`.
     pub scheme: String,
-    /// The `path_prefix` key: path before that of the API.
+    /// The `path_prefix` key: path before that of the API, used unless `server` contains a path.
     pub path_prefix: String,
-    /// The `token` key: secret sent with each request.
+    /// The `token` key: ACL token that is sent in a header of each request.
     pub token: Token,
     /// The `datacenter` key: datacenter to query; empty for that of the agent.
     pub datacenter: String,
-    /// The `namespace` key: namespace to query (Consul Enterprise).
+    /// The `namespace` key: namespace to query (Consul Enterprise); empty for the default one.
     pub namespace: String,
-    /// The `partition` key: admin partition to query (Consul Enterprise).
+    /// The `partition` key: admin partition to query (Consul Enterprise); empty for the default
+    /// one.
     pub partition: String,
-    /// The `tag_separator` key: separator of tags in the label `tags`.
+    /// The `tag_separator` key: separator of the tags in the label `__meta_consul_tags`.
     pub tag_separator: String,
     /// The `allow_stale` key: allow responses of servers that are not the leader.
     pub allow_stale: bool,
-    /// The `services` key: names of services to watch; empty for all.
+    /// The `services` key: names of the services to watch; empty for all in the catalog.
     pub services: Vec<String>,
-    /// The `tags` key: tags that a service must have.
+    /// The `tags` key: tags that a service and its instances must have.
     pub tags: Vec<String>,
-    /// The `node_meta` key: metadata that a node must have.
+    /// The `node_meta` key: metadata by name that the node of a service must have.
     pub node_meta: BTreeMap<String, String>,
-    /// The `filter` key: filter expression for the catalog.
+    /// The `filter` key: filter expression that Consul applies to the catalog.
     pub filter: String,
-    /// The `health_filter` key: filter expression for the instances.
+    /// The `health_filter` key: filter expression that Consul applies to the instances.
     pub health_filter: String,
-    /// The `refresh_interval` key: minimum time between two queries.
+    /// The `refresh_interval` key: minimum time between two queries of the same kind.
     pub refresh: Duration,
     /// Settings of the HTTP client that calls the agent: credentials, TLS, proxies and redirects.
     pub client: HttpSettings,

@@ -17,12 +17,12 @@ const ENDPOINT: &str = "https://api.digitalocean.com";
 
 const PREFIX: &str = "digitalocean";
 
-/// The kind of DigitalOcean resource that is discovered.
+/// The kind of DigitalOcean resource that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigitalOceanRole {
-    /// Droplets, which are virtual machines.
+    /// Droplets, which are virtual machines, at their public IPv4 addresses.
     Droplets,
-    /// Clusters of managed databases.
+    /// Managed database clusters, at their private or else their public host.
     Databases,
 }
 

@@ -31,27 +31,27 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Port of the DNS servers.
 const PORT: u16 = 53;
 
-/// The type of DNS record that is converted to targets.
+/// The type of DNS record that is looked up and converted to targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
-    /// IPv4 addresses of a host.
+    /// IPv4 addresses of a host; each address becomes a target.
     A,
-    /// IPv6 addresses of a host.
+    /// IPv6 addresses of a host; each address becomes a target.
     Aaaa,
-    /// Mail servers of a domain.
+    /// Mail servers of a domain; each server becomes a target.
     Mx,
-    /// Name servers of a domain.
+    /// Name servers of a domain; each server becomes a target.
     Ns,
-    /// Hosts and ports of a service.
+    /// Hosts and ports that provide a service; each pair becomes a target.
     Srv,
 }
 
 /// An entry of `dns_sd_configs`: the names to look up and the type of their records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DnsSettings {
-    /// The `names` key: DNS names to look up.
+    /// The `names` key: DNS names to look up, which may be relative to search domains.
     pub names: Vec<String>,
-    /// The `type` key: type of the records.
+    /// The `type` key: type of the records that are looked up.
     pub record_type: RecordType,
     /// The `port` key: port of the targets, except for SRV records, which contain their port.
     pub port: i64,

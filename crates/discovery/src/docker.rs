@@ -18,9 +18,9 @@ use std::time::Duration;
 /// An entry of `filters`, which restricts a list to matching objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The `name` key: name of the filter.
+    /// The `name` key: name of the filter, such as `label` or `status`.
     pub name: String,
-    /// The `values` key: accepted values of the filter.
+    /// The `values` key: accepted values of the filter, any of which must match.
     pub values: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct DockerSettings {
     pub host: String,
     /// The `port` key: port of the targets of containers that expose none.
     pub port: i64,
-    /// The `filters` key: filters that the engine applies.
+    /// The `filters` key: filters that the engine applies to the list of containers.
     pub filters: Vec<Filter>,
     /// The `host_networking_host` key: address of containers that use the network of the host.
     pub host_networking_host: String,
@@ -47,11 +47,11 @@ pub struct DockerSettings {
 /// The kind of swarm object that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwarmRole {
-    /// Services, at their virtual IP addresses.
+    /// Services, with one target per virtual IP address and published TCP port.
     Services,
-    /// The nodes of the swarm.
+    /// Nodes of the swarm, at the addresses in their status.
     Nodes,
-    /// Tasks, which are the containers of services.
+    /// Tasks, which are the containers of services, with one target per port and network.
     Tasks,
 }
 
@@ -59,13 +59,14 @@ pub enum SwarmRole {
 /// discover.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwarmSettings {
-    /// The `host` key: address of a manager's engine.
+    /// The `host` key: address of the engine of a swarm manager, in the same forms as for
+    /// containers.
     pub host: String,
-    /// The `role` key: kind of object to discover.
+    /// The `role` key: kind of swarm object to discover.
     pub role: SwarmRole,
     /// The `port` key: port of targets whose object publishes none.
     pub port: i64,
-    /// The `filters` key: filters that the engine applies.
+    /// The `filters` key: filters that the engine applies to the list of the role's objects.
     pub filters: Vec<Filter>,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,

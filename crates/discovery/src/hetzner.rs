@@ -20,7 +20,7 @@ const ROBOT: &str = "https://robot-ws.your-server.de";
 /// Label value for a missing address, as in upstream, where Go formats a nil address.
 const NO_ADDRESS: &str = "<nil>";
 
-/// The kind of Hetzner server that is discovered.
+/// The kind of Hetzner server that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HetznerRole {
     /// Servers of Hetzner Cloud.
@@ -36,7 +36,7 @@ pub struct HetznerSettings {
     pub role: HetznerRole,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
-    /// The `label_selector` key: selector of cloud servers.
+    /// The `label_selector` key: label selector for cloud servers; empty for all.
     pub label_selector: String,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,

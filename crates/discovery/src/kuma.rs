@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Type of the requested resources.
+/// Resource type that is requested, and that each resource in a response must have.
 const TYPE_URL: &str = "type.googleapis.com/kuma.observability.v1.MonitoringAssignment";
 
 /// Additional time for the response, beyond the fetch timeout.
@@ -38,7 +38,7 @@ const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// An entry of `kuma_sd_configs`: the control plane whose monitoring assignments are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KumaSettings {
-    /// The `server` key: URL of the control plane.
+    /// The `server` key: base URL of the control plane.
     pub server: String,
     /// The `client_id` key; empty for the host name of this machine.
     pub client_id: String,

@@ -34,9 +34,9 @@ const QUIET_MAX: u32 = 10;
 /// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinodeSettings {
-    /// The `region` key: region to discover; empty for all regions.
+    /// The `region` key: region whose machines are discovered; empty for all regions.
     pub region: String,
-    /// The `tag_separator` key: separator of tags in the label `tags`.
+    /// The `tag_separator` key: separator of the values in labels that contain lists.
     pub tag_separator: String,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

@@ -17,9 +17,9 @@ use std::time::Duration;
 /// An entry of `marathon_sd_configs`: the Marathon servers whose tasks are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarathonSettings {
-    /// The `servers` key: URLs; each request uses a random one.
+    /// The `servers` key: base URLs of Marathon servers; each request uses a random one.
     pub servers: Vec<String>,
-    /// The `auth_token` or `auth_token_file` key: token sent with each request.
+    /// The `auth_token` or `auth_token_file` key: token that is sent in a header of each request.
     pub token: Option<Secret>,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,

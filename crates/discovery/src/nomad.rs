@@ -14,15 +14,15 @@ use std::time::Duration;
 /// An entry of `nomad_sd_configs`: the Nomad server whose services are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NomadSettings {
-    /// The `server` key: URL of the server.
+    /// The `server` key: base URL of the Nomad server.
     pub server: String,
-    /// The `namespace` key: namespace to query.
+    /// The `namespace` key: namespace to query; empty for the default of the server.
     pub namespace: String,
-    /// The `region` key: region to query.
+    /// The `region` key: region to query; empty for the default of the server.
     pub region: String,
     /// The `allow_stale` key: allow responses of servers that are not the leader.
     pub allow_stale: bool,
-    /// The `tag_separator` key: separator of tags in the label `tags`.
+    /// The `tag_separator` key: separator of the tags in the label `__meta_nomad_tags`.
     pub tag_separator: String,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,

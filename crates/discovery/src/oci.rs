@@ -53,19 +53,19 @@ const NEXT_PAGE: &str = "opc-next-page";
 pub struct OciSettings {
     /// Whether requests are authenticated as this machine (`auth: instance_principal`).
     pub is_machine: bool,
-    /// The `tenancy` key: id of the tenancy.
+    /// The `tenancy` key: id of the tenancy to which the user belongs.
     pub tenancy: String,
-    /// The `user` key: id of the user.
+    /// The `user` key: id of the user whose key signs requests.
     pub user: String,
-    /// The `fingerprint` key: fingerprint of the user's key.
+    /// The `fingerprint` key: fingerprint of the user's key, which identifies it to the API.
     pub fingerprint: String,
-    /// The `key_file` key: file with the user's private key.
+    /// The `key_file` key: file with the user's private RSA key in PEM.
     pub key_file: PathBuf,
     /// The `key_passphrase` or `key_passphrase_file` key: passphrase of the private key.
     pub key_passphrase: Option<Secret>,
-    /// The `region` key: full or short name of the region.
+    /// The `region` key: full or short name of the region whose instances are discovered.
     pub region: String,
-    /// The `compartments` key: ids of compartments; empty for all.
+    /// The `compartments` key: ids of the compartments to discover; empty for all in the tenancy.
     pub compartments: Vec<String>,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
@@ -127,7 +127,7 @@ struct Pace {
     full: Instant,
 }
 
-/// Discovery of OCI instances; each refresh reads all compartments.
+/// Discovery of OCI compute instances; each refresh reads all compartments and network cards.
 pub(super) struct Instances {
     settings: OciSettings,
     endpoints: Endpoints,
@@ -139,7 +139,7 @@ pub(super) struct Instances {
 }
 
 impl Pace {
-    /// Waits until the rate limit permits the next request.
+    /// Waits until the rate limit permits the next request, and counts it.
     async fn turn(&mut self) {
         let now = Instant::now();
         self.full = self.full.max(now) + PAUSE;

@@ -28,14 +28,14 @@ use tracing::warn;
 /// Protocol of the load balancer listeners that expose metrics.
 const SCRAPED: &str = "PROMETHEUS";
 
-/// The kind of OpenStack object that is discovered.
+/// The kind of OpenStack object that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenStackRole {
-    /// Hypervisors, the machines that run instances.
+    /// Hypervisors: the machines that run instances, at their host addresses.
     Hypervisor,
-    /// Instances (virtual machines), one target per address.
+    /// Instances (virtual machines), with one target per fixed address.
     Instance,
-    /// Load balancers with a listener for metrics.
+    /// Load balancers that have a listener with the protocol `PROMETHEUS`.
     LoadBalancer,
 }
 
@@ -45,23 +45,24 @@ pub enum OpenStackRole {
 pub struct OpenStackCredentials {
     /// The `identity_endpoint` key. If it is empty, all credentials are read from the environment.
     pub endpoint: String,
-    /// The `username` key: name of the user.
+    /// The `username` key: name of the user, which requires a domain.
     pub username: String,
-    /// The `userid` key: id of the user.
+    /// The `userid` key: id of the user, as an alternative to the name.
     pub user_id: String,
-    /// The `password` key: password of the user.
+    /// The `password` key: password of the user, as an alternative to an application credential.
     pub password: Option<Secret>,
-    /// The `project_name` key: project that scopes the token.
+    /// The `project_name` key: project that scopes the token, which requires a domain.
     pub project_name: String,
-    /// The `project_id` key: id of that project.
+    /// The `project_id` key: id of the project that scopes the token.
     pub project_id: String,
-    /// The `domain_name` key: domain of the user or project.
+    /// The `domain_name` key: domain of the user and the project.
     pub domain_name: String,
-    /// The `domain_id` key: id of that domain.
+    /// The `domain_id` key: id of the domain, as an alternative to its name.
     pub domain_id: String,
-    /// The `application_credential_name` key: name of an application credential.
+    /// The `application_credential_name` key: name of an application credential of the user.
     pub application_name: String,
-    /// The `application_credential_id` key: id of an application credential.
+    /// The `application_credential_id` key: id of an application credential, which requires no
+    /// user.
     pub application_id: String,
     /// The `application_credential_secret` key: secret of the application credential.
     pub application_secret: Option<Secret>,
@@ -74,11 +75,11 @@ pub struct OpenStackSettings {
     pub role: OpenStackRole,
     /// Credentials from the config entry, used if they contain an endpoint.
     pub credentials: OpenStackCredentials,
-    /// The `region` key: region of the services.
+    /// The `region` key: region of the services; empty for any region.
     pub region: String,
-    /// The `availability` key: interface of the services, such as `public`.
+    /// The `availability` key: interface of the services in the catalog, such as `public`.
     pub availability: String,
-    /// The `all_tenants` key: discover the instances of all projects.
+    /// The `all_tenants` key: discover the instances of all projects, which requires admin rights.
     pub all_tenants: bool,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

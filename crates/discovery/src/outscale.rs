@@ -27,11 +27,13 @@ const SIGNED_REGION: &str = "eu-west-2";
 pub struct OutscaleSettings {
     /// The `endpoint` key: base URL of the API, including its version.
     pub endpoint: String,
-    /// The `region` key: value of the label `region`.
+    /// The `region` key: value of the label `__meta_outscale_vm_region`; it does not select the
+    /// API.
     pub region: String,
-    /// The `access_key` key: id of the access key.
+    /// The `access_key` key: id of the access key that signs requests.
     pub access_key: String,
-    /// The `secret_key` or `secret_key_file` key: secret part of the access key.
+    /// The `secret_key` or `secret_key_file` key: secret part of the access key, read at each
+    /// refresh.
     pub secret_key: Secret,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

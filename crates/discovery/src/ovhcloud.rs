@@ -35,7 +35,7 @@ const ENDPOINTS: [(&str, &str); 7] = [
 
 const APPLICATION: HeaderName = HeaderName::from_static("x-ovh-application");
 
-/// The kind of OVHcloud server that is discovered.
+/// The kind of OVHcloud server that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OvhService {
     /// Virtual private servers (VPS).
@@ -47,13 +47,13 @@ pub enum OvhService {
 /// An entry of `ovhcloud_sd_configs`: the kind of server to discover, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OvhSettings {
-    /// The `endpoint` key: name of an endpoint, or its URL.
+    /// The `endpoint` key: name of an endpoint, such as `ovh-eu`, or the URL of an API.
     pub endpoint: String,
-    /// The `application_key` key: id of the application.
+    /// The `application_key` key: id of the application that calls the API.
     pub application_key: String,
-    /// The `application_secret` key: secret of the application.
+    /// The `application_secret` key: secret of the application, which signatures include.
     pub application_secret: Secret,
-    /// The `consumer_key` key: credential of the user.
+    /// The `consumer_key` key: credential with which a user has authorized the application.
     pub consumer_key: Secret,
     /// The `service` key: kind of server to discover.
     pub service: OvhService,

@@ -23,11 +23,12 @@ const DEPTH_MAX: usize = 32;
 /// An entry of `puppetdb_sd_configs`: the PuppetDB server and the query that returns targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PuppetDbSettings {
-    /// The `url` key: base URL of the server.
+    /// The `url` key: base URL of the PuppetDB server.
     pub url: String,
-    /// The `query` key: query in PQL.
+    /// The `query` key: query in the Puppet Query Language (PQL) that returns resources.
     pub query: String,
-    /// The `include_parameters` key: add the parameters of resources as labels.
+    /// The `include_parameters` key: add the parameters of resources as labels, which can contain
+    /// secrets.
     pub include_parameters: bool,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

@@ -20,7 +20,7 @@ const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 /// Response header with the total number of entries in a list.
 const TOTAL: &str = "x-total-count";
 
-/// The kind of Scaleway server that is discovered.
+/// The kind of Scaleway server that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalewayRole {
     /// Instances, which are virtual machines.
@@ -34,15 +34,15 @@ pub enum ScalewayRole {
 pub struct ScalewaySettings {
     /// The `role` key: kind of server to discover.
     pub role: ScalewayRole,
-    /// The `api_url` key: base URL of the API.
+    /// The `api_url` key: base URL of the Scaleway APIs.
     pub url: String,
     /// The `zone` key: zone whose servers are discovered.
     pub zone: String,
-    /// The `secret_key` or `secret_key_file` key: token sent with each request.
+    /// The `secret_key` or `secret_key_file` key: token that is sent in a header of each request.
     pub secret_key: Secret,
-    /// The `name_filter` key: required name; empty for none.
+    /// The `name_filter` key: name that the API filters servers by; empty for no filter.
     pub name_filter: String,
-    /// The `tags_filter` key: tags that a server must have.
+    /// The `tags_filter` key: tags that a server must have; empty for no filter.
     pub tags_filter: Vec<String>,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

@@ -39,16 +39,16 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// An entry of `stackit_sd_configs`: the project whose servers are discovered, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackitSettings {
-    /// The `project` key: id of the project.
+    /// The `project` key: id of the project whose servers are discovered.
     pub project: String,
     /// The `endpoint` key: URL of the API. If missing, the default endpoint of `region`.
     pub endpoint: String,
     /// The `service_account_key` or `service_account_key_path` key: key of a service account in
     /// JSON.
     pub service_account_key: Option<Secret>,
-    /// The `private_key` or `private_key_path` key: private key in PEM.
+    /// The `private_key` or `private_key_path` key: private key of the service account in PEM.
     pub private_key: Option<Secret>,
-    /// The `credentials_file_path` key: file that may contain the private key.
+    /// The `credentials_file_path` key: JSON file that may contain the private key or its path.
     pub credentials_file: Option<PathBuf>,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

@@ -12,7 +12,7 @@ use firn_model::error::Error;
 use hyper::HeaderMap;
 use std::time::Duration;
 
-/// The kind of Triton machine that is discovered.
+/// The kind of Triton machine that is discovered, one kind per config entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TritonRole {
     /// Containers: zones and virtual machines.
@@ -26,15 +26,15 @@ pub enum TritonRole {
 pub struct TritonSettings {
     /// The `role` key: kind of machine to discover.
     pub role: TritonRole,
-    /// The `dns_suffix` key: domain of the targets' addresses.
+    /// The `dns_suffix` key: domain that is appended to machine ids to form target addresses.
     pub dns_suffix: String,
-    /// The `endpoint` key: host of the discovery API.
+    /// The `endpoint` key: host of the discovery API, which is called over HTTPS.
     pub endpoint: String,
-    /// The `groups` key: groups to discover; empty for all.
+    /// The `groups` key: groups whose machines are discovered; empty for all.
     pub groups: Vec<String>,
-    /// The `port` key: port of the API and of the targets.
+    /// The `port` key: port of both the discovery API and the targets.
     pub port: i64,
-    /// The `version` key: version of the discovery API.
+    /// The `version` key: version of the discovery API, a part of its URL.
     pub version: i64,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,
@@ -42,7 +42,7 @@ pub struct TritonSettings {
     pub client: HttpSettings,
 }
 
-/// Discovery of Triton machines; each refresh sends one request.
+/// Discovery of Triton machines; each refresh requests the complete list of one kind.
 #[derive(Debug)]
 pub(super) struct Machines {
     settings: TritonSettings,

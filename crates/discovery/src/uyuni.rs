@@ -21,15 +21,15 @@ const LOGIN_SECONDS: i64 = 600;
 /// An entry of `uyuni_sd_configs`: the Uyuni server whose monitored systems are discovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UyuniSettings {
-    /// The `server` key: URL of the server.
+    /// The `server` key: base URL of the server, without the path of its API.
     pub server: String,
-    /// The `username` key: name of the user.
+    /// The `username` key: name of the user that logs in to the API.
     pub username: String,
-    /// The `password` key: password of the user.
+    /// The `password` key: password of the user, read at each login.
     pub password: Secret,
-    /// The `entitlement` key: entitlement that systems must have.
+    /// The `entitlement` key: entitlement that systems must have to be discovered.
     pub entitlement: String,
-    /// The `separator` key: separator in the label `groups`.
+    /// The `separator` key: separator of the system groups in the label `groups`.
     pub separator: String,
     /// The `refresh_interval` key: time between two refreshes, and the timeout of one.
     pub refresh: Duration,

@@ -43,9 +43,9 @@ const NODES_MAX: usize = 100_000;
 /// Format of the members that nodes contain, which also determines the label names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZookeeperMember {
-    /// The format of `serverset_sd_configs`.
+    /// The format of `serverset_sd_configs`: members of Twitter serversets.
     Serverset,
-    /// The format of `nerve_sd_configs`.
+    /// The format of `nerve_sd_configs`: members registered by Airbnb Nerve.
     Nerve,
 }
 
@@ -63,13 +63,13 @@ impl ZookeeperMember {
 /// watch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZookeeperSettings {
-    /// Format of the members.
+    /// Format of the members, which the config key determines.
     pub member: ZookeeperMember,
-    /// The `servers` key: addresses, used in turn.
+    /// The `servers` key: addresses of ZooKeeper servers, used in turn.
     pub servers: Vec<String>,
-    /// The `paths` key: paths whose nodes are read.
+    /// The `paths` key: paths below which all nodes are read.
     pub paths: Vec<String>,
-    /// The `timeout` key: requested timeout of sessions.
+    /// The `timeout` key: session timeout that is requested from the server.
     pub timeout: Duration,
 }
 
@@ -146,7 +146,7 @@ impl Watch {
         }
     }
 
-    /// Reads all nodes and follows their changes until something fails.
+    /// Opens a session, reads all nodes and follows their changes until something fails.
     async fn follow(&mut self, to: &Published) -> Result<(), Error> {
         let server = self.server();
         let mut session = Session::begin(&server, self.settings.timeout).await?;

@@ -70,17 +70,17 @@ impl Places {
         }))
     }
 
-    /// Creates places without a practical limit.
+    /// Creates places without a practical limit, for clients that need none.
     pub fn unlimited() -> Self {
         Self::new(Semaphore::MAX_PERMITS)
     }
 
-    /// Returns the total number of places.
+    /// Returns the total number of places, free or occupied.
     pub fn count(&self) -> usize {
         self.0.count
     }
 
-    /// Returns the number of occupied places.
+    /// Returns the number of places that connections occupy.
     pub fn taken(&self) -> usize {
         self.0.count - self.0.free.available_permits()
     }
@@ -96,7 +96,7 @@ impl Places {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Takes a place. Waits indefinitely until one is free.
+    /// Takes a place for a new connection. Waits indefinitely until one is free.
     pub(super) async fn take(&self) -> Place {
         let permit = match self.0.free.clone().try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -173,7 +173,7 @@ impl Place {
         state.is_closing
     }
 
-    /// Records that bytes were received.
+    /// Records that bytes were received, after which the connection may be idle.
     pub(super) fn has_read(&self) {
         self.is_used(true);
     }

@@ -25,20 +25,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Settings of an HTTP client: authentication, TLS, proxies and redirects.
+/// Settings of an HTTP client, as read from a config entry: authentication, TLS, proxies and
+/// redirects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// Authentication of requests.
+    /// Authentication of requests. Its headers are sent only to the requested host and its
+    /// subdomains.
     pub auth: Auth,
-    /// The `tls_config` key: TLS settings.
+    /// The `tls_config` key: TLS settings of connections to servers, and to proxies that use TLS.
     pub tls: TlsSettings,
     /// Proxy settings, from the keys `proxy_url`, `no_proxy` and related ones.
     pub proxy: ProxySettings,
-    /// The `follow_redirects` key: follow redirects (default: true).
+    /// The `follow_redirects` key: follow redirects, up to ten requests in total (default: true).
     pub follow_redirects: bool,
-    /// The `enable_http2` key: offer HTTP/2 (default: true).
+    /// The `enable_http2` key: offer HTTP/2 in TLS handshakes (default: true).
     pub enable_http2: bool,
-    /// The `http_headers` key: additional headers by name.
+    /// The `http_headers` key: additional headers by name, sent only to trusted hosts like
+    /// credentials.
     pub headers: BTreeMap<String, Vec<HeaderValueSource>>,
 }
 
@@ -58,9 +61,9 @@ impl Default for HttpSettings {
 /// A header value in the config, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderValueSource {
-    /// A value that is shown in the config.
+    /// A value that is not secret, so that the config can be shown with it.
     Plain(String),
-    /// A value that must not be shown.
+    /// A value that must not be shown, from the config or from a file.
     Secret(Secret),
 }
 
@@ -70,76 +73,80 @@ pub enum Auth {
     /// No authentication, which is the default.
     #[default]
     None,
-    /// The `basic_auth` key: user and password.
+    /// The `basic_auth` key: user and password, sent in the `Authorization` header.
     Basic {
-        /// The `username` or `username_file` key: name of the user.
+        /// The `username` or `username_file` key: name of the user; missing for an empty name.
         username: Option<Secret>,
-        /// The `password` or `password_file` key: password of the user.
+        /// The `password` or `password_file` key: password of the user; missing for an empty one.
         password: Option<Secret>,
     },
-    /// The `authorization` key, or its older form `bearer_token`.
+    /// The `authorization` key, or its older form `bearer_token`: a fixed `Authorization` header.
     Credentials {
-        /// The `type` key: authentication scheme, such as `Bearer`.
+        /// The `type` key: authentication scheme, the first word of the header, such as `Bearer`.
         scheme: String,
-        /// The `credentials` or `credentials_file` key: text after the scheme.
+        /// The `credentials` or `credentials_file` key: text after the scheme in the header.
         credentials: Option<Secret>,
     },
-    /// The `oauth2` key: tokens of a token server.
+    /// The `oauth2` key: access tokens that the client requests from a token server.
     OAuth2(Box<OAuth2Settings>),
     /// Tokens that a program prints, as configured under `exec` in a kubeconfig.
     Exec(Box<ExecSettings>),
 }
 
-/// A program that prints credentials, as configured in a kubeconfig.
+/// A program that prints credentials, as configured under `exec` in a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSettings {
-    /// The `command` key: path of the program.
+    /// The `command` key: path of the program. A name without a slash is searched for in `PATH`.
     pub command: PathBuf,
-    /// The `args` key: arguments of the program.
+    /// The `args` key: arguments with which the program is started.
     pub args: Vec<String>,
     /// The `env` key: variables added to the environment of this process.
     pub env: Vec<(String, String)>,
-    /// The `apiVersion` key: API version that is passed to the program.
+    /// The `apiVersion` key: API version that is passed to the program in `KUBERNETES_EXEC_INFO`.
     pub api_version: String,
-    /// The `installHint` key: instructions in case the program is missing.
+    /// The `installHint` key: instructions that the error contains if the program cannot be
+    /// started.
     pub install_hint: Option<String>,
 }
 
 /// The `oauth2` key: OAuth 2.0 client credentials, with a secret or a signed assertion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OAuth2Settings {
-    /// The `client_id` key: id of the client.
+    /// The `client_id` key: id of the client at the token server.
     pub client_id: String,
-    /// The `client_secret` or `client_secret_file` key: secret of the client.
+    /// The `client_secret` or `client_secret_file` key: secret of the client, unless an assertion
+    /// is used.
     pub client_secret: Option<Secret>,
     /// Signed assertion that replaces the secret, if the `grant_type` key selects it.
     pub assertion: Option<Assertion>,
-    /// The `scopes` key: scopes of the tokens.
+    /// The `scopes` key: requested scopes of the tokens, sent as a list separated by spaces.
     pub scopes: Vec<String>,
-    /// The `token_url` key: URL of the token server.
+    /// The `token_url` key: URL to which token requests are posted.
     pub token_url: String,
-    /// The `endpoint_params` key: additional form parameters of token requests.
+    /// The `endpoint_params` key: additional form parameters of token requests. `grant_type`
+    /// replaces the default.
     pub endpoint_params: BTreeMap<String, String>,
-    /// The `tls_config` key: TLS settings for the token server.
+    /// The `tls_config` key: TLS settings of connections to the token server.
     pub tls: TlsSettings,
-    /// Proxy settings for the token server.
+    /// Proxy settings for connections to the token server.
     pub proxy: ProxySettings,
 }
 
 /// Settings of a signed assertion, with which tokens are requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assertion {
-    /// The `client_certificate_key` or `client_certificate_key_file` key: private key in PEM.
+    /// The `client_certificate_key` or `client_certificate_key_file` key: private RSA key in PEM.
     pub key: Option<Secret>,
-    /// The `client_certificate_key_id` key: id of the key.
+    /// The `client_certificate_key_id` key: id of the key in the header of the assertion.
     pub key_id: String,
-    /// The `signature_algorithm` key: algorithm of the signature.
+    /// The `signature_algorithm` key: RSA signature algorithm of the assertion (default: RS256).
     pub algorithm: SigningAlgorithm,
-    /// The `iss` key: issuer. If empty, the client id.
+    /// The `iss` key: issuer in the assertion. If empty, the client id.
     pub issuer: String,
-    /// The `audience` key: audience. If empty, the URL of the token server.
+    /// The `audience` key: audience in the assertion. If empty, the URL of the token server.
     pub audience: String,
-    /// The `claims` key: object with additional claims.
+    /// The `claims` key: object with additional claims, which replace standard claims of the same
+    /// name.
     pub claims: Value,
 }
 
@@ -152,35 +159,37 @@ pub enum TlsVersion {
     V13,
 }
 
-/// The `tls_config` key: TLS settings of a client.
+/// The `tls_config` key: TLS settings of a client. Files are read again for each request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsSettings {
     /// The `ca` or `ca_file` key: trusted CA certificates, instead of those of the system.
     pub ca: Option<Secret>,
-    /// The `cert` or `cert_file` key: client certificate.
+    /// The `cert` or `cert_file` key: client certificate in PEM, followed by its intermediates.
     pub cert: Option<Secret>,
-    /// The `key` or `key_file` key: private key of the client certificate.
+    /// The `key` or `key_file` key: private key of the client certificate in PEM.
     pub key: Option<Secret>,
     /// The `server_name` key: name that the server's certificate must contain, instead of that in
     /// the URL.
     pub server_name: String,
-    /// The `insecure_skip_verify` key: accept any server certificate.
+    /// The `insecure_skip_verify` key: accept any server certificate without verifying it (default:
+    /// false).
     pub insecure_skip_verify: bool,
-    /// The `min_version` key: lowest TLS version.
+    /// The `min_version` key: lowest accepted TLS version (default: TLS 1.2).
     pub min_version: Option<TlsVersion>,
-    /// The `max_version` key: highest TLS version.
+    /// The `max_version` key: highest accepted TLS version (default: TLS 1.3).
     pub max_version: Option<TlsVersion>,
 }
 
-/// Settings of the proxy between this client and the server.
+/// Settings of the proxy between this client and the server. The default uses no proxy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProxySettings {
-    /// The `proxy_url` key: URL of the proxy.
+    /// The `proxy_url` key: URL of the proxy for all requests, which may contain credentials.
     pub url: Option<String>,
-    /// The `no_proxy` key: hosts that are reached directly.
+    /// The `no_proxy` key: comma-separated hosts and networks that are reached directly.
     pub no_proxy: String,
-    /// The `proxy_from_environment` key: use the proxy in the environment variables.
+    /// The `proxy_from_environment` key: use the proxies in `HTTP_PROXY`, `HTTPS_PROXY` and
+    /// `NO_PROXY`.
     pub is_from_environment: bool,
-    /// The `proxy_connect_header` key: headers of CONNECT requests to the proxy.
+    /// The `proxy_connect_header` key: headers of CONNECT requests to the proxy, by name.
     pub connect_headers: BTreeMap<String, Vec<String>>,
 }

@@ -12,13 +12,13 @@ pub type Signing<'a> = Pin<Box<dyn Future<Output = Result<HeaderMap, Error>> + S
 /// The request to be signed, as it will be sent except for the signature.
 #[derive(Clone, Copy, Debug)]
 pub struct ToSign<'a> {
-    /// Method of the request.
+    /// Method of the request, such as GET or POST.
     pub method: &'a Method,
-    /// Target URL of the request.
+    /// Target URL of the request, including its query.
     pub uri: &'a Uri,
-    /// Headers of the request.
+    /// Headers of the request, without those that the signer adds.
     pub headers: &'a HeaderMap,
-    /// Complete body of the request.
+    /// Complete body of the request, which signatures can cover.
     pub body: &'a Bytes,
 }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Reasons why no TLS configuration can be built.
+/// Reasons why no TLS configuration can be built; the texts are shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The certificate or its key cannot be used.

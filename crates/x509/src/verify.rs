@@ -20,9 +20,9 @@ pub const COMPARISONS_MAX: usize = 1_000_000;
 /// Use of a certificate: the TLS side that presents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Certificate of the TLS server.
+    /// Certificate that a TLS server presents to clients.
     Server,
-    /// Certificate of the TLS client.
+    /// Certificate that a TLS client presents to a server.
     Client,
 }
 
@@ -82,7 +82,7 @@ pub enum CertificateRefused {
     /// No chain satisfies the policy requirements of its CAs.
     #[error("x509: no valid chains built: {0}")]
     NoValidChains(String),
-    /// More than [`CHECKS_MAX`] candidates would have to be examined.
+    /// The limit on examined candidate issuers would be exceeded.
     #[error("x509: signature check attempts limit reached while verifying certificate chain")]
     TooManyChecks,
 }

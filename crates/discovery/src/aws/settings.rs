@@ -13,15 +13,15 @@ pub struct AwsSettings {
     pub region: String,
     /// The `endpoint` key: base URL of the service. If empty, the default endpoint of AWS is used.
     pub endpoint: String,
-    /// The `access_key` key: id of the access key.
+    /// The `access_key` key: id of the access key; empty to use other credential sources.
     pub access_key: String,
-    /// The `secret_key` key: secret part of the access key.
+    /// The `secret_key` key: secret part of the access key; empty to use other credential sources.
     pub secret_key: String,
-    /// The `profile` key: name of a profile in the AWS files.
+    /// The `profile` key: name of a profile in the AWS files; empty for that in the environment.
     pub profile: String,
-    /// The `role_arn` key: role to assume; empty for none.
+    /// The `role_arn` key: ARN of the role to assume with the credentials; empty for none.
     pub role_arn: String,
-    /// The `external_id` key: id passed when the role is assumed.
+    /// The `external_id` key: id that is passed when the role is assumed; empty for none.
     pub external_id: String,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,

@@ -31,7 +31,7 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 /// Maximum size, in bytes, of a response with a token.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The Azure cloud environment that issues tokens and serves the APIs.
+/// The Azure cloud environment, which determines the authority that issues tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AzureCloud {
     /// `AzurePublic`: the public cloud, which is the default.
@@ -49,26 +49,27 @@ pub enum AzureIdentity {
     /// An application that is registered at Microsoft Entra ID and authenticates with a client
     /// secret.
     Secret {
-        /// The `tenant_id` key: directory of the application.
+        /// The `tenant_id` key: directory (tenant) in which the application is registered.
         tenant: String,
-        /// The `client_id` key: id of the application.
+        /// The `client_id` key: id of the registered application.
         client: String,
-        /// The `client_secret` key: secret of the application.
+        /// The `client_secret` key: secret of the application, read for each token.
         secret: Secret,
     },
     /// An application that authenticates with a certificate and its private key.
     Certificate {
-        /// The `tenant_id` key: directory of the application.
+        /// The `tenant_id` key: directory (tenant) in which the application is registered.
         tenant: String,
-        /// The `client_id` key: id of the application.
+        /// The `client_id` key: id of the registered application.
         client: String,
-        /// The `certificate_path` key: file with the certificate.
+        /// The `certificate_path` key: file with the certificate, in PEM or PKCS #12.
         file: PathBuf,
         /// The `certificate_key_path` key: file with the private key, if it is separate.
         key_file: Option<PathBuf>,
-        /// The `certificate_password` key: password of the file; empty for none.
+        /// The `certificate_password` key: password of the certificate file; empty for none.
         password: Secret,
-        /// The `send_certificate_chain` key: send all certificates, not only the thumbprint.
+        /// The `send_certificate_chain` key: send all certificates, not only the thumbprint of the
+        /// first.
         sends_chain: bool,
     },
     /// The managed identity of the machine or service in which this process runs.
@@ -78,27 +79,29 @@ pub enum AzureIdentity {
     },
     /// A Kubernetes workload that exchanges its service account token for an access token.
     Workload {
-        /// The `tenant_id` key: directory of the application.
+        /// The `tenant_id` key: directory (tenant) of the application; empty for that in the
+        /// environment.
         tenant: String,
-        /// The `client_id` key: id of the application.
+        /// The `client_id` key: id of the application; empty for that in the environment.
         client: String,
-        /// The `token_file_path` key: file with the service account token.
+        /// The `token_file_path` key: file with the service account token; `None` for that in the
+        /// environment.
         file: Option<PathBuf>,
     },
     /// The first available identity of the environment, in this order: client secret, certificate,
     /// workload identity, managed identity.
     Sdk {
-        /// The `tenant_id` key: directory used if the environment names none.
+        /// The `tenant_id` key: directory (tenant) that is used if the environment names none.
         tenant: String,
     },
 }
 
-/// The `azuread` key: how requests to Azure services are authenticated.
+/// The `azuread` key of remote write: how requests to Azure services are authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AzureAdSettings {
     /// The `cloud` key: environment whose authority issues the tokens.
     pub cloud: AzureCloud,
-    /// Identity for which tokens are requested.
+    /// Identity for which tokens are requested, with its credentials.
     pub identity: AzureIdentity,
     /// The `scope` key: scope of the tokens; empty for the default scope of Azure Monitor metrics.
     pub scope: String,
@@ -118,7 +121,7 @@ impl AzureAdSettings {
 }
 
 impl AzureCloud {
-    /// Returns the base URL of the authority that issues tokens.
+    /// Returns the base URL of the authority that issues tokens in this cloud.
     fn authority(self) -> &'static str {
         match self {
             Self::Public => "https://login.microsoftonline.com",

@@ -41,15 +41,16 @@ const SIDE_BY_SIDE: usize = 16;
 /// credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AzureSettings {
-    /// The `environment` key: name of the Azure cloud.
+    /// The `environment` key: name of the Azure cloud, such as `AzurePublicCloud`.
     pub environment: String,
     /// The `subscription_id` key: subscription whose machines are discovered.
     pub subscription: String,
-    /// The `tenant_id` key: directory of the subscription.
+    /// The `tenant_id` key: directory (tenant) of the subscription, also a label.
     pub tenant: String,
-    /// The `authentication_method` key with its credentials.
+    /// The `authentication_method` key with its credentials, as an identity that requests tokens.
     pub identity: AzureIdentity,
-    /// The `resource_group` key: group to discover; empty for all groups.
+    /// The `resource_group` key: resource group to discover; empty for all groups of the
+    /// subscription.
     pub resource_group: String,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
@@ -272,7 +273,7 @@ impl Machines {
         Ok(machines)
     }
 
-    /// Returns the URL of a network interface of a machine.
+    /// Returns the URL of a network interface of a machine, which depends on its scale set.
     fn interface_url(&self, machine: &Machine, id: &str) -> Result<String, Error> {
         let endpoint = &self.access()?.endpoint;
         let subscription = &self.settings.subscription;

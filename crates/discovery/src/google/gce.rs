@@ -31,9 +31,9 @@ pub struct GceSettings {
     pub project: String,
     /// The `zone` key: zone whose instances are discovered.
     pub zone: String,
-    /// The `filter` key: filter expression that the API applies.
+    /// The `filter` key: filter expression that the API applies; empty for no filter.
     pub filter: String,
-    /// The `tag_separator` key: separator of tags in the label `tags`.
+    /// The `tag_separator` key: separator of the tags in the label `__meta_gce_tags`.
     pub tag_separator: String,
     /// The `port` key: port in the addresses of all targets, which relabelling can replace.
     pub port: i64,
@@ -41,7 +41,7 @@ pub struct GceSettings {
     pub refresh: Duration,
 }
 
-/// Discovery of Compute Engine instances; each refresh lists all pages.
+/// Discovery of Compute Engine instances; each refresh lists all pages of one zone.
 pub(in super::super) struct Instances {
     settings: GceSettings,
     api: Api,

@@ -6,7 +6,7 @@
 use super::node::{Dialect, Entry, Node, Place, Value, YamlError};
 use std::collections::HashMap;
 
-/// A key as it appears in the document.
+/// A key as it appears in the document, before merge keys are resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) node: Node,
@@ -77,7 +77,7 @@ impl MappingBuilder {
         Ok(())
     }
 
-    /// Completes the mapping and applies deferred merge keys.
+    /// Completes the mapping and applies merge keys that were deferred.
     pub(super) fn finish(mut self) -> Result<Value, YamlError> {
         for node in std::mem::take(&mut self.merged) {
             self.merge(node)?;

@@ -12,9 +12,9 @@ pub(super) const DEPTH_MAX: usize = 100;
 /// A position in the file, for error texts. Lines and columns count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Line number.
+    /// Line number, counted from one as editors do.
     pub line: usize,
-    /// Column number in characters.
+    /// Column number in characters, counted from one.
     pub column: usize,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Place {
 pub struct YamlError {
     /// Place that caused the error.
     pub place: Place,
-    /// Text of the error, without the place.
+    /// Text of the error, without the place that precedes it in output.
     pub message: String,
 }
 
@@ -54,7 +54,7 @@ pub enum Value {
         /// meaning.
         plain: bool,
     },
-    /// A sequence of nodes.
+    /// A sequence of nodes in the order of the file.
     List(Vec<Node>),
     /// A mapping with unique keys, in the order of the file.
     Map(Vec<Entry>),
@@ -63,7 +63,7 @@ pub enum Value {
 /// A key of a mapping with its value and place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Text of the key.
+    /// Text of the key, without quotes and with escapes resolved.
     pub key: String,
     /// Place at which the key begins.
     pub place: Place,

@@ -16,7 +16,7 @@ pub enum Scalar {
     Whole(i128),
     /// Any other number, including infinities and NaN.
     Number(f64),
-    /// Text that has no special meaning.
+    /// Text without a special meaning, or a date, or any quoted scalar.
     Text,
 }
 
@@ -48,7 +48,7 @@ impl Scalar {
         }
     }
 
-    /// Converts a number to a float.
+    /// Converts a number to a float; integers can lose precision.
     pub fn number(self) -> Option<f64> {
         match self {
             Scalar::Whole(whole) => Some(whole as f64),
@@ -71,7 +71,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the interpretation of unquoted text.
+/// Returns the interpretation of unquoted text by the rules of YAML 1.1.
 pub fn resolve(text: &str) -> Scalar {
     if let Some(value) = parse_bool(text) {
         return Scalar::Bool(value);

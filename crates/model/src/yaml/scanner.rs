@@ -25,7 +25,7 @@ const LEVELS_MAX: usize = 10_000;
 /// Marker for the end of the text, which cannot contain this character.
 const END: char = '\0';
 
-/// Kind of a [`Token`], with its contents.
+/// Kind of a [`Token`], with its contents: structure, properties or a scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
     StreamEnd,
@@ -149,7 +149,7 @@ impl Scanner {
         }
     }
 
-    /// Returns the next token without taking it.
+    /// Returns the next token without taking it. Scans as far as necessary to be certain of it.
     pub(super) fn peek(&mut self) -> Result<&Token, YamlError> {
         while self.tokens.len() <= self.ahead || self.is_first_open()? {
             self.fetch()?;
@@ -157,7 +157,7 @@ impl Scanner {
         Ok(&self.tokens[0])
     }
 
-    /// Takes the next token.
+    /// Takes the next token from the queue, scanning it first if necessary.
     pub(super) fn next(&mut self) -> Result<Token, YamlError> {
         self.peek()?;
         self.taken += 1;
@@ -215,7 +215,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Returns the number of open brackets.
+    /// Returns the number of open brackets around the current position.
     fn flow_level(&self) -> usize {
         self.candidates.len() - 1
     }

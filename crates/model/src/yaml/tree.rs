@@ -9,7 +9,7 @@ use super::scalar::{Scalar, resolve};
 use super::scanner::{Scanner, Token, TokenKind};
 use std::collections::HashMap;
 
-/// Prefix of the tags of YAML's own types.
+/// Prefix of the tags of YAML's own types, for which `!!` is the shorthand.
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// Parses the first document of `text`. Returns `None` if there is none.
@@ -28,7 +28,7 @@ pub(super) fn read_document(text: &str, dialect: Dialect) -> Result<Option<Node>
 struct TreeReader {
     scanner: Scanner,
     dialect: Dialect,
-    /// Tag prefixes by handle.
+    /// Tag prefixes by handle, as set by directives or by default.
     handles: HashMap<String, String>,
     /// Anchored nodes by name; `None` while the node is incomplete.
     anchors: HashMap<String, Option<Node>>,
@@ -62,7 +62,7 @@ impl TreeReader {
         Ok(&self.scanner.peek()?.kind)
     }
 
-    /// Returns the place of the next token.
+    /// Returns the place at which the next token begins.
     fn place(&mut self) -> Result<Place, YamlError> {
         Ok(self.scanner.peek()?.place)
     }
@@ -103,7 +103,7 @@ impl TreeReader {
         Ok(Some(root))
     }
 
-    /// Reads directives. Returns whether there are any.
+    /// Reads the directives before the document. Returns whether there are any.
     fn directives(&mut self) -> Result<bool, YamlError> {
         let (mut has_version, mut has_any) = (false, false);
         loop {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// Maximum total size, in bytes, of the CA subjects in a certificate request.
 const HINT_BYTES_MAX: usize = 60 << 10;
 
-/// Creates the verifier of client certificates. Returns `None` if clients are not asked for a
-/// certificate.
+/// Creates the verifier of client certificates. Returns `None` if the policy requests no
+/// certificates.
 pub(super) fn verifier(
     settings: &TlsSettings,
     files: &TlsFiles,

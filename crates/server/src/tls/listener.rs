@@ -33,7 +33,8 @@ const PLAIN_REFUSED: &[u8] =
 const LINGER_MAX: Duration = Duration::from_millis(500);
 const LINGER_READ_BYTES: usize = 4 << 10;
 
-/// A TCP listener that performs TLS handshakes.
+/// A TCP listener that performs a TLS handshake on each connection and returns the negotiated
+/// protocol.
 pub struct TlsListener {
     tcp: TcpListener,
     configs: TlsConfigs,

@@ -19,7 +19,7 @@ pub enum TlsVersion {
 }
 
 impl TlsVersion {
-    /// Returns the version with this name, such as `TLS12`.
+    /// Returns the version with this name, such as `TLS12`, or `None` for another name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "TLS10" => Self::V10,
@@ -31,7 +31,7 @@ impl TlsVersion {
     }
 }
 
-/// A cipher suite, identified by its name in Go.
+/// A cipher suite, identified by its name in Go's TLS package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cipher(&'static str);
 
@@ -59,12 +59,12 @@ impl Cipher {
         found.map(|known| Self(known))
     }
 
-    /// Returns the name in Go's notation.
+    /// Returns the name of the suite in Go's notation, as in configs.
     pub fn name(&self) -> &'static str {
         self.0
     }
 
-    /// Returns whether ring supports this suite.
+    /// Returns whether ring supports this suite, so that it can be used.
     pub fn is_supported(&self) -> bool {
         self.suite().is_some()
     }
@@ -95,7 +95,7 @@ pub enum Curve {
 }
 
 impl Curve {
-    /// Returns the curve with this name.
+    /// Returns the curve with this name, or `None` for another name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "CurveP256" => Self::P256,
@@ -106,7 +106,7 @@ impl Curve {
         })
     }
 
-    /// Returns whether ring supports this curve.
+    /// Returns whether ring supports this curve, so that it can be used.
     pub fn is_supported(&self) -> bool {
         *self != Self::P521
     }
@@ -122,7 +122,7 @@ impl Curve {
     }
 }
 
-/// Policy for client certificates, with the names of Go.
+/// Policy for client certificates, with the names of Go's `tls.ClientAuthType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// Request no certificate from clients; the default.
@@ -152,12 +152,12 @@ impl ClientAuth {
     }
 }
 
-/// TLS settings of the listener, as read from the web config.
+/// TLS settings of the listener, as read from the section `tls_server_config` of the web config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The `min_version` key: lowest accepted version.
+    /// The `min_version` key: lowest TLS version that clients may use.
     pub min_version: TlsVersion,
-    /// The `max_version` key: highest accepted version.
+    /// The `max_version` key: highest TLS version that clients may use.
     pub max_version: TlsVersion,
     /// The `cipher_suites` key: suites for TLS 1.2; empty for all.
     pub ciphers: Vec<Cipher>,
@@ -165,12 +165,13 @@ pub struct TlsSettings {
     pub curves: Vec<Curve>,
     /// The `prefer_server_cipher_suites` key: select suites in the server's order of preference.
     pub prefers_server_ciphers: bool,
-    /// The `client_auth_type` key: policy for client certificates.
+    /// The `client_auth_type` key: whether clients must present a certificate, and whether it is
+    /// verified.
     pub client_auth: ClientAuth,
     /// The `client_allowed_sans` key: names of which a client certificate must contain at least
     /// one.
     pub client_sans: Option<Vec<String>>,
-    /// The `http_server_config.http2` key: offer HTTP/2.
+    /// The `http_server_config.http2` key: offer HTTP/2 in addition to HTTP/1.1.
     pub http2: bool,
 }
 
@@ -179,7 +180,7 @@ pub struct TlsSettings {
 pub struct TlsFiles {
     /// The server certificate, followed by its intermediate certificates.
     pub cert: Vec<u8>,
-    /// Private key of the server certificate.
+    /// Private key of the server certificate, which must belong to the first certificate.
     pub key: Vec<u8>,
     /// CA certificates for clients; `None` for those of the system.
     pub client_ca: Option<Vec<u8>>,

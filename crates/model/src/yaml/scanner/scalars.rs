@@ -16,7 +16,7 @@ enum Chomping {
     Keep,
 }
 
-/// White space between two parts of a scalar.
+/// White space and line breaks between two parts of a scalar.
 #[derive(Default)]
 struct Gap {
     blanks: String,
@@ -25,7 +25,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// Appends the characters that represent the gap to `text`.
+    /// Appends the characters that represent the gap to `text`, and clears the gap.
     fn join(&mut self, text: &mut String) {
         let gap = std::mem::take(self);
         match gap.first_break {
@@ -316,7 +316,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Returns whether the current character ends a plain scalar.
+    /// Returns whether the current character ends a plain scalar, depending on the context.
     fn ends_plain(&self) -> bool {
         match self.char() {
             ':' => is_space_or_end(self.char_at(1)),
