@@ -25,7 +25,7 @@ struct Subtrees {
     ips: Vec<IpNetwork>,
 }
 
-/// A network: the addresses with the same first bits.
+/// A network, that is, the addresses whose masked bits are equal.
 #[derive(Clone, Copy, Debug)]
 struct IpNetwork {
     address: IpAddr,
@@ -251,7 +251,7 @@ impl<'n> Subjects<'n> {
     }
 }
 
-/// Constraints of one kind, with the budget for comparisons.
+/// Constraints of one kind in both lists, with the budget for comparisons.
 struct KindConstraints<'c, C> {
     title: &'static str,
     permitted: &'c [C],

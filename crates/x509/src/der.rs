@@ -31,7 +31,7 @@ pub(crate) const fn nested(number: u8) -> u8 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'d>(&'d [u8]);
 
-/// One element: a tag with its content.
+/// One element: a tag with its content, borrowed from the input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DerElement<'d> {
     pub tag: u8,
@@ -61,7 +61,7 @@ impl<'d> Der<'d> {
         self.0.first() == Some(&tag)
     }
 
-    /// Reads the next element, of any tag.
+    /// Reads the next element, whatever its tag. Returns `None` if it is malformed or missing.
     pub(crate) fn any(&mut self) -> Option<DerElement<'d>> {
         let (tag, first) = (*self.0.first()?, *self.0.get(1)?);
         if tag & HIGH_TAG == HIGH_TAG {

@@ -38,7 +38,7 @@ const RSA_BITS_MAX: usize = 16 << 10;
 /// Sizes of RSA keys in bits that ring supports.
 const RSA_BITS_OF_RING: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// A hash function of the SHA-2 family.
+/// A hash function of the SHA-2 family, the only ones that signatures may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha256,
@@ -58,7 +58,7 @@ pub(crate) enum SignatureKind {
     Unsupported,
 }
 
-/// An elliptic curve for ECDSA.
+/// An elliptic curve for ECDSA that ring or RustCrypto supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EllipticCurve {
     P256,

@@ -24,7 +24,7 @@ impl CertificatePool {
         Self::of_parsable(blocks.map(|block| block.der))
     }
 
-    /// Parses certificates in DER. Malformed ones are skipped.
+    /// Parses certificates in DER and skips malformed ones, as Go does for the roots of the system.
     pub fn of_parsable(all: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut pool = Self::default();
         for der in all {

@@ -53,7 +53,7 @@ pub struct Outgoing {
     pub shares: (usize, usize),
 }
 
-/// A request as it was kept on disk.
+/// A request as it was kept on disk, before any conversion for a receiver.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// Version of the message format.
@@ -64,7 +64,7 @@ pub struct Kept {
     pub body: Bytes,
 }
 
-/// A request to be sent to the receiver.
+/// A request to be sent to the receiver, built from one or more kept requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Body of the request, compressed with snappy.
@@ -76,7 +76,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Creates a request from a single kept request.
+    /// Creates a request that consists of a single kept request.
     pub(super) fn whole(body: Bytes, contents: Contents) -> Self {
         Self {
             body,
@@ -89,7 +89,7 @@ impl Sent {
 /// Requests that must be sent one after the other, in this order.
 pub type Share = Vec<Sent>;
 
-/// The result of converting some consecutive kept requests.
+/// The result of converting some consecutive kept requests: shares of requests to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     /// Number of consecutive kept requests in this round.
@@ -129,7 +129,7 @@ struct Making<'o> {
 }
 
 impl Making<'_> {
-    /// Adds a body that is forwarded unchanged.
+    /// Adds a body that is forwarded unchanged, and completes the request before it if it is full.
     fn pass(&mut self, body: Bytes, contents: Contents) {
         self.end_gathered(true);
         let outgoing = self.outgoing;
@@ -170,7 +170,7 @@ impl Making<'_> {
         }
     }
 
-    /// Returns whether requests are sent concurrently.
+    /// Returns whether a round may have several shares, which are sent concurrently.
     fn is_wide(&self) -> bool {
         self.shares_max > 1
     }
@@ -517,7 +517,7 @@ impl Open {
     }
 }
 
-/// Collects the metadata of the metrics in `batch`.
+/// Collects the metadata of the metrics in `batch`, once per metric name.
 fn said_of(batch: &Batch, known: &Known) -> MetadataBatch {
     let mut said = MetadataBatch::default();
     if known.is_empty() {

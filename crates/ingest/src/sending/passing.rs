@@ -23,7 +23,7 @@ use hashbrown::HashTable;
 use hyper::body::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Kept requests that are being concatenated to one request.
+/// Kept requests that are being concatenated to one request, with their total contents.
 #[derive(Default)]
 pub(super) struct Joining {
     bodies: Vec<(Bytes, Contents)>,
@@ -95,7 +95,7 @@ fn joined(bodies: &[(Bytes, Contents)], message_bytes_max: usize) -> Option<(Byt
     Some((body.into(), Seams::Bodies(seams?)))
 }
 
-/// Result of distributing requests over concurrent shares.
+/// Result of distributing whole requests over shares that may be sent concurrently.
 pub(super) enum Shares {
     /// One round with several shares.
     Made(Round),

@@ -5,7 +5,7 @@
 
 use super::node::{Node, Value};
 
-/// Interpretation of a scalar.
+/// Interpretation of a scalar by the rules of YAML 1.1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// Null: an empty value, `~` or `null`.
@@ -97,7 +97,7 @@ pub fn resolve(text: &str) -> Scalar {
     }
 }
 
-/// Parses an integer that fits into 64 bits.
+/// Parses an integer that fits into 64 bits, with the base prefixes of YAML 1.1 and Go.
 fn whole(text: &str) -> Option<i128> {
     let (is_negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),

@@ -58,7 +58,7 @@ pub(super) struct Token {
     pub(super) end: Place,
 }
 
-/// A position in the text, counted from zero.
+/// A position in the text, with index, line and column counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     index: usize,
@@ -75,7 +75,7 @@ impl Mark {
     }
 }
 
-/// A position at which a key may have begun.
+/// A position at which a key may have begun, recorded until its `:` is found.
 #[derive(Clone, Copy, Debug)]
 struct KeyCandidate {
     /// Sequence number of the token that would be the key.

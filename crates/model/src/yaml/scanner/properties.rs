@@ -162,7 +162,7 @@ impl Scanner {
         }
     }
 
-    /// Appends the following tag characters to `head`.
+    /// Appends the following tag characters, with escapes decoded, to `head`.
     fn tag_characters(&mut self, head: String) -> Result<String, YamlError> {
         let mut uri = head;
         loop {
