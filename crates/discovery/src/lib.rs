@@ -3,7 +3,7 @@
 //! ```text
 //! static_configs ---------------------------------> groups, once
 //! polled: files, HTTP, DNS, clouds -- interval ---> groups
-//! watched: Consul, Kubernetes ------ each change --> groups, at a limited rate
+//! watched: Consul, Kubernetes, .. -- each change -> groups, at a limited rate
 //! ```
 //!
 //! Each discovery is a task that owns a list of target groups and publishes it as a whole; a job

@@ -75,8 +75,8 @@ impl Resolver {
         Self { resolv_conf, port }
     }
 
-    /// Returns the records of `name`; empty if the name does not exist. Fails if neither is certain
-    /// because of server errors.
+    /// Returns the records of `name`; empty if the name does not exist. Fails if server errors
+    /// leave that uncertain.
     pub(super) async fn look_up(&self, name: &str, kind: RecordType) -> Result<Vec<Record>, Error> {
         let text = tokio::fs::read_to_string(&self.resolv_conf)
             .await

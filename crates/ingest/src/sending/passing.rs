@@ -6,8 +6,8 @@
 //!   receiver is behind: requests without common series -> shares
 //! ```
 //!
-//! External labels are inserted into the bytes of a 1.0 message. This costs its decompression and
-//! compression, and saves about half of the additional cost of decoding and encoding samples. Two
+//! External labels are inserted into the bytes of a 1.0 message. This costs decompressing and
+//! compressing the message, plus half of what decoding and encoding its samples would cost. Two
 //! concatenated 1.0 messages are a valid message, and so are their snappy blocks, so messages are
 //! joined without decompression. Messages of 2.0 contain symbol tables and are sent alone. Series
 //! are decoded only if shares are necessary.
