@@ -45,7 +45,8 @@ pub struct KeptRequest {
     pub is_sound: bool,
 }
 
-/// Storage of requests for remote write receivers, implemented by the binary's queue.
+/// Storage of requests for remote write receivers, implemented by the binary with its queue on
+/// disk.
 pub trait SendOn: Send + Sync {
     /// Returns whether there is a receiver. Called for each batch.
     fn is_on(&self) -> bool;
@@ -54,8 +55,8 @@ pub trait SendOn: Send + Sync {
     /// process builds. Requests of this size can be forwarded unchanged.
     fn request_samples_max(&self) -> usize;
 
-    /// Keeps a request, or counts it as lost if it cannot be kept and need not be. The returned
-    /// ticket resolves when the request is durable.
+    /// Keeps a request, or only counts it if it cannot be kept and need not be. The returned ticket
+    /// resolves when the request is durable.
     fn keep(&self, request: KeptRequest) -> Ticket;
 }
 
