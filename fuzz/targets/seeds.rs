@@ -138,13 +138,25 @@ fn main() -> std::io::Result<()> {
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;
     write(dir, "tsdb_head", tsdb_seeds::heads())?;
     write(dir, "certificates", certificates())?;
+    let responses = include_str!("../../crates/http_client/src/tests/http1.tsv");
+    let responses = responses.lines().filter_map(|row| row.split('\t').nth(2));
+    write(dir, "http_response", responses.map(unescaped))?;
+    let groups = include_str!("../../crates/discovery/src/json/groups.txt");
+    let groups = groups.lines().filter_map(|line| line.split_once('\t'));
+    write(dir, "json", groups.map(|(text, _)| unescaped(text)))?;
     let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
     write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))?;
     let documents = include_str!("../../crates/model/src/yaml/cases.txt");
     let documents = documents.lines().filter_map(|line| line.split_once('\t'));
-    let documents = documents.map(|(text, _)| text.replace("\\n", "\n").into_bytes());
+    let documents = documents.map(|(text, _)| unescaped(text));
     write(dir, "yaml", documents)
+}
+
+/// Replaces the escapes of line ends in the tables of tests.
+fn unescaped(text: &str) -> Vec<u8> {
+    let text = text.replace("\\r", "\r").replace("\\n", "\n");
+    text.into_bytes()
 }
 
 fn write(

@@ -1,0 +1,52 @@
+//! Fuzzes HTTP/1 responses: a response that arrives byte by byte has the same status and body as one
+//! that arrives at once, and its body is part of the input.
+
+#![no_main]
+// The modules belong to the HTTP client, and the fuzzer uses only a part of them.
+#![allow(dead_code)]
+
+#[path = "../../crates/http_client/src/framing.rs"]
+mod framing;
+#[path = "../../crates/http_client/src/response_head.rs"]
+mod response_head;
+
+use bytes::BytesMut;
+use framing::{BodyReader, Piece};
+use response_head::{ResponseHead, length_of};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let whole = read(bytes, bytes.len().max(1));
+    let slow = read(bytes, 1);
+    assert_eq!(whole.clone().ok(), slow.ok());
+    if let Ok((_, body)) = whole {
+        assert!(body.len() <= bytes.len());
+    }
+});
+
+/// Reads one response from a connection that delivers `piece_bytes` at a time and then ends. Returns
+/// the status and the body.
+fn read(bytes: &[u8], piece_bytes: usize) -> Result<(u16, Vec<u8>), String> {
+    let mut pieces = bytes.chunks(piece_bytes);
+    let (mut received, mut scanned) = (BytesMut::new(), 0);
+    let head_bytes = loop {
+        if let Some(length) = length_of(&received, &mut scanned) {
+            break length;
+        }
+        received.extend_from_slice(pieces.next().ok_or("unexpected EOF")?);
+    };
+    let head = ResponseHead::parse(&received.split_to(head_bytes))?;
+    let mut reader = BodyReader::new(head.framing);
+    let mut body = Vec::new();
+    loop {
+        match (reader.cut(&mut received)?, pieces.len()) {
+            (Piece::Data(data), _) => body.extend_from_slice(&data),
+            (Piece::End, _) => break,
+            (Piece::Missing, 0) => {
+                reader.end()?;
+                break;
+            }
+            (Piece::Missing, _) => received.extend(pieces.next().into_iter().flatten()),
+        }
+    }
+    Ok((head.status.as_u16(), body))
+}

@@ -1,0 +1,37 @@
+//! Fuzzes the JSON reader of discoveries: nothing panics, and it reads every text that serde_json
+//! reads, with the same structure.
+
+#![no_main]
+// The module belongs to the discoveries, and the fuzzer uses only a part of it.
+#![allow(dead_code)]
+
+#[path = "../../crates/discovery/src/json/text.rs"]
+mod text;
+
+use serde_json::Value;
+use text::Json;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let ours = text::parse(bytes);
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        let tree = ours.expect("serde_json reads it");
+        assert!(is_equal(&tree, &value), "{tree:?} {value:?}");
+    }
+});
+
+/// Compares structure and texts. Of equal keys, serde_json keeps the last value.
+fn is_equal(tree: &Json, value: &Value) -> bool {
+    match (tree, value) {
+        (Json::Null, Value::Null) | (Json::Number(_), Value::Number(_)) => true,
+        (Json::Bool(a), Value::Bool(b)) => a == b,
+        (Json::Text(a), Value::String(b)) => a == b,
+        (Json::List(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (Json::Object(a), Value::Object(b)) => b.iter().all(|(key, value)| {
+            let last = a.iter().rfind(|(own, _)| own == key);
+            last.is_some_and(|(_, tree)| is_equal(tree, value))
+        }),
+        _ => false,
+    }
+}
