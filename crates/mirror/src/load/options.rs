@@ -144,7 +144,7 @@ fn observed() -> [Arg; 7] {
         text(
             "ca",
             "FILE",
-            "Trust the certificate authorities in this PEM file instead of the system's",
+            "Trust the certificate authorities in this PEM file instead of Mozilla's",
         )
         .value_parser(value_parser!(PathBuf)),
         text(
