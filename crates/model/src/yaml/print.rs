@@ -12,6 +12,9 @@ use std::fmt::Write;
 /// Column after which a line breaks at the next space.
 const WIDTH: usize = 80;
 
+/// Maximum length in bytes of a key without `?`; libyaml's limit.
+const KEY_BYTES_MAX: usize = 128;
+
 /// Keys whose lists are formatted on one line.
 const IN_ONE_LINE: [&str; 1] = ["source_labels"];
 
@@ -66,8 +69,7 @@ impl Printer {
                     if i > 0 {
                         self.begin_line(at);
                     }
-                    self.text(&entry.key, at, Place::Key);
-                    self.put(":");
+                    self.key(&entry.key, at);
                     self.value(&entry.key, &entry.node, at);
                 }
             }
@@ -75,6 +77,20 @@ impl Printer {
             Value::Map(_) => self.put("{}"),
             Value::Scalar { text, plain } => self.scalar(text, *plain, at, Place::Block),
         }
+    }
+
+    /// Formats a key with its `:` in a mapping that is indented by `indent` spaces. A long key gets
+    /// a `?`, because readers find others only if their `:` is near.
+    fn key(&mut self, key: &str, indent: usize) {
+        let is_long = key.len() > KEY_BYTES_MAX;
+        if is_long {
+            self.put("? ");
+        }
+        self.text(key, indent, Place::Key);
+        if is_long {
+            self.begin_line(indent);
+        }
+        self.put(":");
     }
 
     /// Formats the value of a key in a mapping that is indented by `indent` spaces.
@@ -302,6 +318,17 @@ mod tests {
             "x: {source_labels: ['a b', 'c,d']}",
             "x:\n  source_labels: [a b, 'c,d']\n",
         );
+    }
+
+    #[test]
+    fn long_key_is_explicit() {
+        for (length, want) in [(128, "K:"), (129, "? K\n:"), (2000, "? K\n:")] {
+            let key = "k".repeat(length);
+            for value in [" x", "\n- x\n- b", "\n  a: b"] {
+                let want = format!("{want}{value}\nz: a\n").replace('K', &key);
+                check(&format!("? {key}\n:{value}\nz: a\n"), &want);
+            }
+        }
     }
 
     #[test]
