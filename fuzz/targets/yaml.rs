@@ -1,5 +1,5 @@
-//! Any bytes as a YAML file, read by both dialects: nothing panics, and what is printed of a tree
-//! is read and prints the same.
+//! Fuzzes the YAML reader in both dialects: nothing panics, and a printed tree can be read again and
+//! prints the same.
 
 #![no_main]
 

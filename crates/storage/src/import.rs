@@ -54,7 +54,7 @@ pub struct Import {
     said: MetadataBatch,
 }
 
-/// Summary of an import or of several: what was written to the blocks folder.
+/// Summary of one or several imports: the blocks and samples written to the blocks folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Number of blocks with at least one sample.

@@ -31,7 +31,7 @@ pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 const FIRST_LINE: &str = "firn manifest 1";
 
 /// Maximum size of the file; a larger one is not a manifest. A line has less than 128 bytes and
-/// stands for a segment of 128 MiB or two hours.
+/// represents a segment of 128 MiB or two hours.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// The current file of a kind that has one file at a time, and its durable length. All zeros if

@@ -128,8 +128,8 @@ pub enum Said<'f> {
     Reply(Reply<'f>),
 }
 
-/// A reply to a request, identified by the number of the request. Its body is decoded on demand,
-/// because the caller knows the type.
+/// A reply to a request, identified by the number of the request. Its body is decoded by
+/// the caller, because its type follows from the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'f> {
     /// Number of the request that it answers.

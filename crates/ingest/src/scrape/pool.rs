@@ -40,7 +40,7 @@ enum Order {
     Stop,
 }
 
-/// The handle of one job's task, which runs until it is told to leave or stop.
+/// Handle of the task of one scrape job, which runs until it gets the order to leave or stop.
 pub(super) struct Pool {
     orders: watch::Sender<Order>,
     view: Arc<PoolView>,

@@ -19,7 +19,7 @@ pub enum SyncMode {
 /// The options of a log, set by the store.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// When segments are synced: determines what an acked record survives.
+    /// When segments are synced. Decides whether acked records survive power loss.
     pub sync: SyncMode,
     /// Size at which a segment is closed, in bytes. 64 MiB: a million samples per second take about
     /// 1.5 MB of records per second, so a segment lasts about a minute at the highest rates and an

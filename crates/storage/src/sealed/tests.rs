@@ -142,7 +142,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
                 "seed {seed}"
             );
         }
-        // The first start made durable what the second one finds.
+        // The first start synced the files that the second one finds.
         sim.disk.crash();
         assert_eq!(windows(&open(&sim, 1_000).pages), held, "seed {seed}");
         let lost = synced.iter().find(|page| !held.contains(page));

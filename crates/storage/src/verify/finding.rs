@@ -44,7 +44,7 @@ impl Finding {
         }
     }
 
-    /// Sets the number of lost samples and their time range; `None` stands for an undetermined
+    /// Sets the number of lost samples and their time range; `None` means an undetermined
     /// number or range.
     pub(crate) fn costs(mut self, samples: Option<u64>, range: Option<TimeRange>) -> Self {
         self.damage.samples = samples;

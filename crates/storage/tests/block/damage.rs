@@ -158,7 +158,7 @@ fn block_with_one_byte_of_both_indexes_flipped_answers_the_same_or_names_the_pla
         errors += check_answers(&written, &format!("byte {at} of both"));
     }
     assert!(errors > sound.len(), "{errors}");
-    // If the damage is in different places, each copy supplies what the other has lost.
+    // If the damage is in different places, each copy supplies its intact part.
     for seed in seeds::seeds(40) {
         let rng = SimRng::new(seed);
         for path in &paths {

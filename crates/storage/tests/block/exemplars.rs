@@ -134,7 +134,7 @@ fn exemplars_with_any_one_byte_of_the_index_flipped_are_found_or_the_place_is_na
     for at in 0..sound.len() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
-        // If the damage is in different places, each copy supplies what the other has lost.
+        // If the damage is in different places, each copy supplies its intact part.
         written.sim.disk.overwrite(&paths[1], &sound);
         written.sim.disk.overwrite(&paths[0], &bytes);
         let block = written.open().expect("the copy is sound");

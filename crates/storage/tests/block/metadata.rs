@@ -195,7 +195,7 @@ fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_name
         let mut bytes = sound.clone();
         bytes[at] ^= 1 << (at % 8);
         sim.disk.overwrite(&paths[1], &sound);
-        // If the damage is in different places, each copy supplies what the other has lost.
+        // If the damage is in different places, each copy supplies its intact part.
         sim.disk.overwrite(&paths[0], &bytes);
         let one = said(&open(&sim).expect("the copy is sound"), None);
         assert!(one.expect("the copy is sound") == wanted, "byte {at}");

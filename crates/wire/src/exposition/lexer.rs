@@ -40,7 +40,7 @@ enum State {
     ExemplarTimestamp,
 }
 
-/// Splits a text into tokens; the parser asks for one at a time and may skip a known series.
+/// Splits a text into tokens. The parser takes one at a time and may skip a series that it expects.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'t> {
     scanner: Scanner<'t>,

@@ -8,7 +8,7 @@
 //! A receiver that rejects a merged request because of one sender's sample rejects the samples of
 //! all other senders in it. Code that merges requests therefore records the seams, which costs a
 //! few bytes; a request is decoded only after it was rejected. Invariant: the parts together
-//! contain what the request contains, in the same order.
+//! contain the parts of the request, in the same order.
 
 use super::{Contents, Decoder, Reader, Version, encode_interned, encode_range};
 use crate::error::WireError;

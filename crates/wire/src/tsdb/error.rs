@@ -46,7 +46,7 @@ pub enum TsdbError {
 }
 
 impl TsdbError {
-    /// Returns the kind of error, which decides what the caller must do.
+    /// Returns the kind of error, which determines the reaction of the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             TsdbError::Damaged { .. } => ErrorKind::Corrupt,

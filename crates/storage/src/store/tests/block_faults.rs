@@ -110,7 +110,7 @@ fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
     import.commit().map(drop)
 }
 
-/// A start makes durable what it found, so it survives the next power loss.
+/// A start syncs the files that it found, so they survive the next power loss.
 #[test]
 fn import_that_failed_and_is_there_after_a_start_stays() {
     let mut found = 0;

@@ -275,7 +275,7 @@ fn exemplars_of_a_damaged_unit_are_left_out_and_reported() {
     // The only unit of exemplars begins with the labels of the first one.
     let at = bytes.windows(8).position(|w| w == b"hour0--1").unwrap();
     bytes[at] ^= 1;
-    // What one index lacks the other has.
+    // Each index has the unit that is damaged in the other.
     sim.disk.overwrite(&paths[0], &bytes);
     let store = open(&sim, keeping(0));
     assert_eq!(all(&store), sent_of(0..6));
