@@ -25,6 +25,15 @@ struct Gap {
 }
 
 impl Gap {
+    /// Adds a line break. `is_more` is true if the gap is already in a new line.
+    fn push_break(&mut self, c: char, is_more: bool) {
+        if is_more {
+            self.more_breaks.push(c);
+        } else {
+            self.first_break = Some(c);
+        }
+    }
+
     /// Appends the characters that represent the gap to `text`, and clears the gap.
     fn join(&mut self, text: &mut String) {
         let gap = std::mem::take(self);
@@ -216,10 +225,7 @@ impl Scanner {
                 }
                 self.skip();
             } else if let Some(c) = self.skip_break() {
-                match is_new_line {
-                    true => gap.more_breaks.push(c),
-                    false => gap.first_break = Some(c),
-                }
+                gap.push_break(c, is_new_line);
                 is_new_line = true;
             } else {
                 break;
@@ -345,10 +351,7 @@ impl Scanner {
                 }
                 self.skip();
             } else if let Some(c) = self.skip_break() {
-                match is_new_line {
-                    true => gap.more_breaks.push(c),
-                    false => gap.first_break = Some(c),
-                }
+                gap.push_break(c, is_new_line);
                 is_new_line = true;
             } else {
                 return Ok(is_new_line);
